@@ -1,4 +1,4 @@
-"""What Holdfast offers over HTTP. Everything goes through the public client; nothing here knows a store.
+"""Holdfast over HTTP. Everything goes through the public client; this room knows no store.
 
     api          the REST application (FastAPI), to be served or mounted ──▶ application
                    edge          what every request passes: access, limits, audit
@@ -45,21 +45,22 @@ def api(
         app = holdfast.web.api("sqlite:///orders.db")                  # uvicorn module:app
         mine.mount("/holdfast", holdfast.web.api(client, allow_remote=True))
 
-    `client` is an AsyncClient, which stays yours to close, or the address of a database; by default the settings say
-    which. A client that was made here is closed with the server. A server that mounts it does not tell it so: give
-    it a client of your own there.
+    `client` is an AsyncClient, which you close yourself, or the address of a database; by default the settings name
+    one. A client that is made here is closed when the server shuts down. An application that mounts this one does not
+    report its shutdown, so pass a client of your own there.
 
-    `keys` are API keys as they are kept (see `new_key`), or their lines of text. Without any only callers on this
-    host are served, unless `allow_remote` says that something else guards it. `open_hooks` lets the token of a hook
-    be enough for POST /v1/hooks/{token}. `cors` are origins whose pages may call it; none by default.
+    `keys` are API keys in their stored form (see `new_key`), or their lines of text. Without keys, only callers on this
+    host are served, unless `allow_remote` says that something else guards the API. With `open_hooks`, POST
+    /v1/hooks/{token} needs no key but the hook's token. `cors` lists origins whose pages may call the API; none by
+    default.
 
-    `max_body` is in bytes. `rate` is how many requests a second a key, or without keys an address, may make, twice as
-    many at once; None is no limit. `streams` is how many may stay connected at once: event streams, and those who wait
-    for a result.
+    `max_body` is in bytes. `rate` is how many requests a second each key, or without keys each address, may make;
+    bursts may be twice as large. None is no limit. `streams` is how many requests may stay connected at once: event
+    streams, and waits for a result.
 
-    `audit` gets a record of each request that changes something; by default the logger `holdfast.audit` does.
-    `metrics` gives the text of /metrics, in Prometheus's format, as `holdfast.observe.Prometheus().render` does; by
-    default that of the client's own observers, if one of them is a Prometheus.
+    `audit` is called with a record of each request that changes something; by default the logger `holdfast.audit`
+    writes it. `metrics` returns the text of /metrics in Prometheus's format, as `holdfast.observe.Prometheus().render`
+    does; by default that of a Prometheus among the client's own observers.
     """
     load_extra("fastapi", extra="web", needed_by="holdfast.web.api")
     application = load_extra("holdfast.web.application", extra="web", needed_by="holdfast.web.api")

@@ -1,8 +1,8 @@
-"""Who may call: API keys and what they allow, and callers on this host where no keys are set. Pure but for `new_key`.
+"""Who may call: API keys and what they allow; without keys, callers on this host. Pure but for `new_key`.
 
-A key is `hf_<id>_<secret>`. Only its SHA-256 is kept. A slow hash would add nothing: the secret is 32 random bytes, so
-there is no dictionary to try, and whoever had the hash would still have 2^256 guesses before them; but everybody could
-make the server compute slow hashes. A key is looked up by its id, and compared in constant time even if there is none.
+A key is `hf_<id>_<secret>`. Only its SHA-256 is stored. A slow hash would add nothing: the secret is 32 random bytes,
+so there is no dictionary to try, and it would let anybody make the server compute slow hashes. A key is looked up by
+its id, and compared in constant time even if the id is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.errors import DefinitionError
 
 Right: TypeAlias = Literal["read", "operate", "admin"]
 RIGHTS: tuple[Right, ...] = get_args(Right)
-"""Each includes those before it."""
+"""Each right includes those before it."""
 _ID = re.compile(r"[A-Za-z0-9-]{1,40}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NEEDED: dict[str, Right] = {"GET": "read", "HEAD": "read", "OPTIONS": "read", "DELETE": "admin"}
@@ -31,13 +31,13 @@ _OF_PROXIES = frozenset(
         *("x-envoy-external-address", "true-client-ip", "fastly-client-ip", "cf-connecting-ip", "cf-connecting-ipv6"),
     }
 )
-"""Headers that only proxies add, besides those that begin with x-forwarded-."""
+"""Headers that only proxies add, beside those that begin with x-forwarded-."""
 _WRITTEN = "<id>:<read|operate|admin>[+payloads]:<sha-256 of the key>"
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as it is kept: its name, what it allows, and its hash. `str()` writes it, and `parse` reads it.
+    """A key as it is stored: its name, what it allows, and its hash. `str()` writes it as a line, `parse` reads one.
 
     `right` is "read" (GET), "operate" (also POST) or "admin" (also DELETE). Without `payloads` its holder sees runs,
     steps and sizes, but no input, result, value, message or error text.
@@ -64,7 +64,7 @@ class ApiKey:
         """A key from its line in a file of settings or an environment variable."""
         parts = line.strip().split(":")
         if len(parts) != 3:
-            # Not shown: it may be a key, put in the wrong place.
+            # The text is not shown: it may be a key in the wrong place.
             raise DefinitionError(f"an API key that can't be read: expected {_WRITTEN}; `holdfast keys` makes one")
         right, plus, payloads = parts[1].partition("+")
         if plus and payloads != "payloads":
@@ -73,27 +73,27 @@ class ApiKey:
 
 
 def new_key(id: str, right: Right = "read", *, payloads: bool = False) -> tuple[str, ApiKey]:
-    """A new key: the text to hand over, which is kept nowhere, and what to keep."""
+    """Make a key. Returns its text, which is stored nowhere, to hand over, and the ApiKey to store."""
     text = f"hf_{id}_{secrets.token_urlsafe(32)}"
     return text, ApiKey(id, _digest(text), right, payloads)
 
 
 @dataclass(slots=True)
 class Caller:
-    """Whoever makes a request, for as long as it lasts."""
+    """Who makes a request, and what they may do."""
 
     request_id: str
     who: str
-    """The key's id, or "local", "anybody", "hook" where none is needed."""
+    """The key's id, or "local", "anybody" or "hook" where no key is needed."""
     address: str
     right: Right = "read"
     sees_payloads: bool = False
     run_id: str | None = None
-    """The run that the request brought about, for the audit log."""
+    """The run that the request created, for the audit log."""
 
 
 class Keys:
-    """The keys there are."""
+    """The configured keys."""
 
     def __init__(self, keys: Iterable[ApiKey | str]) -> None:
         found = [key if isinstance(key, ApiKey) else ApiKey.parse(str(key)) for key in keys]
@@ -105,19 +105,19 @@ class Keys:
         return bool(self._keys)
 
     def find(self, authorization: str) -> ApiKey | None:
-        """The key in an Authorization header, if it is one of these."""
+        """The key in an Authorization header, if it is one of ours."""
         scheme, _, text = authorization.partition(" ")
         text = text.strip()
         prefix, _, rest = text.partition("_")
         id, _, _ = rest.partition("_")
         key = self._keys.get(id)
-        # One comparison whether the id is known or not: the time it takes tells nobody which ids there are.
+        # Always one comparison: the response time must not tell which ids exist.
         is_right = hmac.compare_digest(_digest(text), _NOBODY if key is None else key.digest)
         return key if is_right and scheme.lower() == "bearer" and prefix == "hf" else None
 
 
 def allows(right: Right, method: str) -> bool:
-    """Whether a right is enough for a method: GET reads, DELETE is the admin's, everything else operates."""
+    """Whether a right is enough for a method: GET needs "read", DELETE "admin", everything else "operate"."""
     return RIGHTS.index(right) >= RIGHTS.index(_NEEDED.get(method, "operate"))
 
 
@@ -126,7 +126,7 @@ def needed_for(method: str) -> Right:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it is an address of this very host. What is no address is none."""
+    """Whether this is an address of this very host. False for text that is no address."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
@@ -136,11 +136,11 @@ def is_loopback(address: str) -> bool:
 
 
 def foreign(headers: Mapping[str, str], address: str, origins: Iterable[str]) -> str | None:
-    """Why a request without a key is not from this host, in words; None if it is.
+    """Why a request without a key does not come from this host, in words; None if it does.
 
-    A loopback address is not enough: a proxy on this host forwards for the whole world, and a page in a browser on
-    this host may send what it likes to localhost, or have its own name resolve to 127.0.0.1. A proxy that adds no
-    header and says localhost for the name looks like a caller of this host.
+    A loopback address is not enough. A proxy on this host forwards for the whole world, and a web page opened on this
+    host may send requests to localhost, or let its own name resolve to 127.0.0.1. A proxy that adds no header and sends
+    localhost as the host can't be told from a local caller.
     """
     if not is_loopback(address):
         return "it does not come from this host"
@@ -156,7 +156,7 @@ def foreign(headers: Mapping[str, str], address: str, origins: Iterable[str]) ->
 
 
 def _name_of(host: str) -> str:
-    """The name in `name:port`, which may be an address in brackets; capitals are as good as small letters."""
+    """The name in `name:port`, in lower case. It may be an address in brackets."""
     return (host if host.endswith("]") or ":" not in host else host.rpartition(":")[0]).lower()
 
 

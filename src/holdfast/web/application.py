@@ -1,4 +1,4 @@
-"""The REST application: routers, edge, error handlers and an OpenAPI that says what is so."""
+"""The REST application: routers, edge, error handlers and an accurate OpenAPI description."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def build(
         raise DefinitionError("keys= and cors= are lists: put a single one into brackets")
     for name, given in (("allow_remote", allow_remote), ("open_hooks", open_hooks)):
         if not isinstance(given, bool):
-            # The text "false" would open it to everybody.
+            # The text "false" would be true, and open the API to everybody.
             raise DefinitionError(f"{name}={given!r}: expected True or False")
     own = client if isinstance(client, AsyncClient) else AsyncClient(client)
     origins = tuple(cors)
@@ -92,10 +92,10 @@ def build(
         version="1",
         lifespan=lifespan,
         openapi_url="/v1/openapi.json",
-        # FastAPI's own pages load their scripts from elsewhere: see `reference`.
+        # FastAPI's own pages load scripts from other servers; see reference.py.
         docs_url=None,
         redoc_url=None,
-        # A path with a slash too many is another path.
+        # A path with one slash too many is a different path.
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
@@ -105,7 +105,7 @@ def build(
         app.add_exception_handler(kind, handle)
     app.add_middleware(Edge, rules=rules)
     if origins:
-        # Outside the edge: a browser asks first, without a key.
+        # Outside the edge: a browser's preflight request carries no key.
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(origins),
@@ -121,8 +121,8 @@ def build(
 
 
 def _within(client: AsyncClient) -> Callable[[str], AbstractContextManager[object]]:
-    """What puts a request into its caller's trace, if the client takes part in any: by an observer that it was given,
-    or by its settings, which are looked at as late as its own are."""
+    """How to put a request into its caller's trace. It does nothing if the client is not traced: neither by an observer
+    that it was given nor by its settings, which are read as late as the client reads them."""
 
     @cache
     def tracing() -> Tracing | None:
@@ -138,13 +138,13 @@ def _within(client: AsyncClient) -> Callable[[str], AbstractContextManager[objec
 
 
 def _counted(client: AsyncClient) -> Metrics | None:
-    """What the client is watched by, if that counts."""
+    """Renders the metrics of the client's Prometheus observer, if it has one."""
     observers = client.observers or ()
     return next((one.render for one in observers if isinstance(one, Prometheus)), None)
 
 
 def _add_routes(app: FastAPI) -> None:
-    # FastAPI keeps every function that it is given for as long as the process lives: none of these may hold the app.
+    # FastAPI keeps every function that it is given for the life of the process, so none of these may refer to the app.
     app.add_api_route("/docs", _docs, include_in_schema=False)
     app.include_router(listing, dependencies=[_STRICT_BUT_INPUT])
     for router in (starting, events, changes, fleet):
@@ -153,7 +153,7 @@ def _add_routes(app: FastAPI) -> None:
         named = [_STRICT, *([Depends(named_workflow)] if "{workflow}" in prefix else [])]
         for router in (one, reading, managing, signals, streams):
             app.include_router(router, prefix=prefix, dependencies=named)
-    # Whoever asks for health may add what it likes: probes do.
+    # Not strict: probes may add query parameters.
     app.include_router(health)
 
 
@@ -162,7 +162,7 @@ async def _docs(request: Request) -> Response:
 
 
 def _operation_id(route: APIRoute) -> str:
-    """The function's name; below a workflow it says so, since the same stands below /v1/runs."""
+    """The function's name, with a suffix below a workflow: the same operation also exists below /v1/runs."""
     is_below = route.path_format.startswith(f"{_BELOW[1]}/")
     return f"{route.name}{BELOW}" if is_below else route.name
 
@@ -184,8 +184,8 @@ def _openapi(app: FastAPI, has_keys: bool) -> dict[str, Any]:
 
 
 def _state(path: str, operation: dict[str, Any]) -> None:
-    """Say what FastAPI can't know: the media type of errors, which paths need no key, and that a URL and a header hold
-    text, where nothing is null: what is optional is left out."""
+    """Add what FastAPI can't know: the media type of errors, and which paths need no key. Take out null as a value of
+    parameters: a URL or a header holds text, and an optional parameter is left out."""
     for parameter in operation.get("parameters", ()):
         parameter["schema"] = _without_null(parameter["schema"])
     for status, response in operation["responses"].items():

@@ -1,7 +1,7 @@
-"""The audit log: a record of every request that changes something, or was refused when it tried, but for those that
-were one too many: whoever calls too often must not be able to fill it.
+"""The audit log: a record of every request that changes something, or was refused when it tried.
 
-It says who, what, which run and what came of it, and never holds a payload, a key or a hook's token.
+Requests over the rate limit are left out, or whoever calls too often could fill the log. A record says who, what, which
+run and with what outcome. It never holds a payload, a key or a hook's token.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class AuditRecord:
     """The id of the API key, or "local", "anybody", "hook" where none was needed; "nobody" without a valid one."""
     address: str
     what: str
-    """The operation: start_run, cancel_run, send_signal, …; the method of a request that is for none."""
+    """The operation: start_run, cancel_run, send_signal, …; for a request that fits none, its method."""
     workflow: str | None
     run_id: str | None
-    """The run it was about, or the one that it brought about."""
+    """The run that the request was about, or that it created."""
     name: str | None
-    """Of a signal or an event."""
+    """The name of the signal or event."""
     outcome: str
     """"done", "refused" (by a rule) or "failed" (something broke)."""
     status: int
@@ -35,7 +35,7 @@ class AuditRecord:
 
 
 def write(record: AuditRecord) -> None:
-    """Into the logger `holdfast.audit`: words for people, and the record's fields in the attribute `audit`."""
+    """Write to the logger `holdfast.audit`: a sentence for people, and the record's fields as `audit`."""
     what = " ".join(
         f"{name}={value!r}"
         for name, value in (("workflow", record.workflow), ("run", record.run_id), ("name", record.name))
@@ -55,5 +55,5 @@ def outcome_of(status: int) -> str:
 
 
 def named(params: Mapping[str, Any]) -> str | None:
-    """The signal or event that a path names. A hook's token is as good as a key, so it is left out."""
+    """The signal or event that a path names. Not a hook's token: that is as good as a key."""
     return params.get("signal") or params.get("event")

@@ -31,9 +31,9 @@ async def follow_runs(
     workflow: Annotated[OfWorkflow | None, Query(description="Only runs of this workflow.")] = None,
     last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
 ) -> EventStream:
-    """Events: `ready` first; then `run` with a run that is new or has another status, `deleted` with an id, and `reset`
-    when what was missed can't be told any more: list the runs again. Several changes of a run within a second may be
-    one event. New runs and the newest that live are looked at each second, older ones in turn."""
+    """Events: `ready` comes first; then `run` with a run that is new or has changed, `deleted` with an id, and `reset`
+    when what was missed is no longer known: then list the runs again. Several changes of a run within a second may be
+    one event. New runs and the newest live ones are looked at each second, older ones in turn."""
     refuse_crowd(service)
     return EventStream(_told(service.live, workflow, last_event_id), service.slots.give, service.ending)
 

@@ -1,9 +1,10 @@
-"""The edge: what every request passes before a route sees it, and every answer on its way out.
+"""The edge: every request passes it before a route sees it, and every answer on its way out.
 
-In this order: an id for the request; who is it, and may it do this; not too often; a body that is JSON, not too large
-and not too deep. Whoever is refused here has learnt nothing, whatever the path: no route was looked up, nothing read.
+In this order: give the request an id; find out who calls and whether the caller may do this; limit the rate; check that
+the body is JSON, not too large and not too deep. A request that is refused here reveals nothing, whatever its path: no
+route was looked up and nothing was read.
 
-It is plain ASGI, so that streams pass through it as they come.
+Plain ASGI, so that streams pass through as they come.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from .problems import BELOW, Refused, answer_of, inner_path, operations_at, unfo
 from .sse import HEAD
 
 SLASH = "\udc2f"
-"""Stands for a slash inside a part of the path: no text that came over the wire, and no name, can hold it."""
+"""Stands for a slash inside one segment of the path. No text from the wire and no name can contain it."""
 OPEN = ("/healthz", "/readyz")
-"""Paths that need no key, and tell nothing that is worth one."""
+"""Paths that need no key, and reveal nothing that would need one."""
 _HOOKS = "/v1/hooks/"
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -46,7 +47,7 @@ _json = msgspec.json.Decoder()
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the edge goes by."""
+    """What the edge was configured with."""
 
     keys: Keys
     allow_remote: bool
@@ -56,7 +57,7 @@ class Rules:
     buckets: Buckets | None
     audit: Callable[[AuditRecord], None]
     within: Callable[[str], AbstractContextManager[object]]
-    """What puts code into a trace, if anything does."""
+    """Puts code into a caller's trace, if the client is traced."""
 
 
 class Edge:
@@ -69,24 +70,24 @@ class Edge:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "websocket":
-                # One that is closed before it was accepted is refused.
+                # Closing before accepting refuses the connection.
                 await send({"type": "websocket.close", "code": 1000})
                 return
             await self._app(scope, receive, send)
             return
-        # A copy: the server, and what stands around, go on with the path as it came, and with what they found in it.
+        # Copied: the server and outer middleware keep the path as it came, and what they have put into the scope.
         scope = {**_with_slashes_kept(scope), "path_params": {}}
         headers = Headers(scope=scope)
         caller = _unknown(scope, headers)
         scope["holdfast.caller"] = caller
-        # Told before it is answered: whoever knows of a change finds it in the log.
+        # Audited before the answer goes out: whoever knows of a change finds it in the log.
         answer = _Answer(_headed(send, scope), caller.request_id, lambda status: self._tell(scope, status))
         try:
             caller = scope["holdfast.caller"] = self._admitted(scope, headers, caller)
             self._refuse_often(scope, caller)
             receive = await self._received(scope, headers, receive)
             if scope["method"] == "HEAD":
-                # As a GET to every route; its answer goes out without what it holds.
+                # Routes see a GET. The answer goes out without its body.
                 scope = {**scope, "method": "GET", HEAD: True}
             with self._within(headers):
                 await self._app(scope, receive, answer.send)
@@ -94,17 +95,17 @@ class Edge:
             response = answer_of(refused, caller.request_id) or unforeseen(refused, caller.request_id)
             await response(scope, receive, answer.send)
         except Exception as error:
-            # Answered here, where every answer gets its id, and raised all the same: the server has a log, too.
+            # Answered here, so that the answer has the request's id. Raised nevertheless, for the server's own log.
             if not answer.is_told:
                 await unforeseen(error, caller.request_id)(scope, receive, answer.send)
             raise
         except BaseException:
-            # A cancel too: a server that ends breaks requests off, and what they asked for may have happened.
+            # Also for a cancel: a server that shuts down breaks requests off whose changes may have happened.
             answer.tell(HTTPStatus.INTERNAL_SERVER_ERROR)
             raise
 
     def _admitted(self, scope: Scope, headers: Headers, caller: Caller) -> Caller:
-        """Who it is. Refused without a key that is right, or from elsewhere where no keys are set."""
+        """Who calls. Refuses a wrong or missing key; without keys, refuses callers that are not on this host."""
         rules, path = self._rules, inner_path(scope)
         if path in OPEN:
             return replace(caller, who="anybody")
@@ -122,7 +123,7 @@ class Edge:
                     headers={"www-authenticate": "Bearer"},
                 )
             known = replace(caller, who=key.id, right=key.right, sees_payloads=key.payloads)
-            # An open hook's token is enough, whatever the key beside it may do.
+            # With open hooks the token is enough, whatever the key beside it may do.
             if not is_open and not allows(key.right, scope["method"]):
                 scope["holdfast.caller"] = known
                 self._refuse_often(scope, known)
@@ -149,7 +150,7 @@ class Edge:
         buckets = self._rules.buckets
         if buckets is None or inner_path(scope) in OPEN:
             return
-        # One key is one caller wherever it is used; without a key an address is one.
+        # A key is one caller, wherever it is used. Without a key, an address is.
         is_key = self._rules.keys and caller.who not in ("nobody", "hook")
         wait = buckets.take(f"key {caller.who}" if is_key else f"address {caller.address}")
         if wait > 0:
@@ -161,7 +162,7 @@ class Edge:
             )
 
     async def _received(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
-        """The body, read whole and checked. It is bounded, so nothing is gained by streaming it."""
+        """Read the whole body and check it. It is bounded, so streaming would gain nothing."""
         if scope["method"] in _READING:
             return receive
         most = self._rules.max_body
@@ -172,7 +173,7 @@ class Edge:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                # What is left out may have said something else than nothing does.
+                # The missing part could change the meaning.
                 raise Refused(HTTPStatus.BAD_REQUEST, "body-cut-off", "the body did not come whole", field=("body", ""))
             body += message.get("body", b"")
             if len(body) > most:
@@ -185,7 +186,7 @@ class Edge:
         return _replayed(whole, receive)
 
     def _within(self, headers: Headers) -> AbstractContextManager[object]:
-        """The trace that the caller says it is in, for the runs that it starts and the messages that it sends."""
+        """Join the trace that the caller names, for the runs that it starts and the messages that it sends."""
         parent, state = headers.get("traceparent", ""), headers.get("tracestate", "")
         if not _TRACEPARENT.fullmatch(parent):
             return nullcontext()
@@ -215,12 +216,12 @@ class Edge:
         try:
             self._rules.audit(record)
         except Exception:
-            # It has happened: an answer that says otherwise would be worse than a hole in the log.
+            # The change has happened. An answer that denies it would be worse than a gap in the log.
             _logger.exception("the audit log could not take %s", record)
 
 
 class _Answer:
-    """Puts the request's id into the answer, and tells once what became of the request."""
+    """Adds the request's id to the answer, and reports the outcome once."""
 
     def __init__(self, send: Send, request_id: str, told: Callable[[int], None]) -> None:
         self._send = send
@@ -244,7 +245,7 @@ class _Answer:
 
 
 def _headed(send: Send, scope: Scope) -> Send:
-    """As it is, or without a body if only the head of the answer was asked for."""
+    """`send` itself, or for HEAD one that drops the body."""
     if scope["method"] != "HEAD":
         return send
 
@@ -262,7 +263,7 @@ def _unknown(scope: Scope, headers: Headers) -> Caller:
 
 
 def _meant(scope: Scope) -> tuple[str, Mapping[str, Any]]:
-    """The operation that a request is for, and what its path names, though it was refused before it got there."""
+    """The operation that a refused request was for, and its path parameters: no route has seen the request."""
     for params, operations in operations_at(scope):
         if (found := operations.get(scope["method"].lower())) is not None:
             return found["operationId"].removesuffix(BELOW), params
@@ -274,7 +275,7 @@ def _is_hook(scope: Scope) -> bool:
 
 
 def _with_slashes_kept(scope: Scope) -> Scope:
-    """An id may hold a slash, which comes quoted: it must not be taken for one between two parts of the path."""
+    """The scope with slashes inside ids kept apart. They come percent-encoded, and must not split the path."""
     raw = scope.get("raw_path")
     if not raw or b"%2f" not in raw.lower():
         return {**scope}
@@ -296,7 +297,7 @@ def _check_json(body: bytes, headers: Headers) -> None:
             field=("header", "content-type"),
         )
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
-        # A small body may unpack to one without end, and nothing here is large enough to gain by it.
+        # A small body may unpack to an endless one, and bodies here are too small to gain by compression.
         raise Refused(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "unsupported-media-type",
@@ -312,7 +313,7 @@ def _check_json(body: bytes, headers: Headers) -> None:
 
 
 def _has_half_a_character(body: bytes) -> bool:
-    """Whether that is what is wrong with it: of some, the decoder says that they end too early."""
+    """Whether a lone surrogate is what is wrong: the decoder's own message would mislead."""
     try:
         json.dumps(json.loads(body), ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -338,7 +339,7 @@ def _too_large(most: int) -> Refused:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """The body once more, and then whatever comes: the end of the connection."""
+    """A receive that returns the body once more, and then what really comes: the end of the connection."""
     is_given = False
 
     async def again() -> Message:

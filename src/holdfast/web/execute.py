@@ -1,7 +1,7 @@
 """Driving runs by HTTP: `POST …/{run_id}/execute` takes turns of one run and says whether it is done.
 
-Nothing is kept between two requests: each is a drive of its own, with a lease of its own, so that requests for one run
-that come at once are as safe as two workers. Who may call it is for the application around it to decide.
+Nothing is kept between requests. Each is a drive of its own with a lease of its own, so concurrent requests for one run
+are as safe as two workers. Who may call is for the surrounding application to decide.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def execute_app(worker: Worker, *, budget: Duration = "25s") -> App:
 
         POST /{run_id}/execute    200 {"done": false, "reason": "waiting", "status": "waiting", "due_at": "2026-…"}
 
-    It may stand under any prefix. `done` is true when the run has ended; else call again: at once if the reason is
-    "budget", at `due_at` or after the next message if it is "waiting". Keep `budget` some seconds below the platform's
-    limit: a step in flight when it is spent gets a few seconds to end. A request that is cut off leaves what a killed
-    worker leaves, and the next one goes on from there.
+    It may be mounted under any prefix. `done` is true when the run has ended. Otherwise call again: at once if the
+    reason is "budget"; at `due_at` or after the next message if it is "waiting". Keep `budget` a few seconds below the
+    platform's limit, for a step in flight then gets a few seconds to end. A request that is cut off leaves what a
+    killed worker leaves, and the next one goes on from there.
 
     Errors are problem+json: 404 for a run that does not exist or that the worker does not serve, and for any other
-    path, 405 for any method but POST, 503 with Retry-After while the database can't be reached, 500 for what else
-    Holdfast refuses.
+    path; 405 for any method but POST; 503 with Retry-After while the database can't be reached; 500 for everything
+    else that Holdfast refuses.
     """
     microseconds(budget, what="execute_app(budget=)")
 
@@ -48,14 +48,14 @@ def execute_app(worker: Worker, *, budget: Duration = "25s") -> App:
         elif scope["type"] == "http":
             await _answer(worker, budget, scope, send)
         else:
-            # A websocket that is closed before it was accepted is refused.
+            # Closing before accepting refuses the websocket.
             await send({"type": "websocket.close", "code": 1000})
 
     return app
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """A server asks whether it may begin, and says when it ends; there is nothing to prepare."""
+    """Answer the server's lifespan messages. There is nothing to prepare."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})
@@ -86,9 +86,9 @@ async def _answer(worker: Worker, budget: Duration, scope: Scope, send: Send) ->
 
 
 def _run_id_in(scope: Scope) -> str | None:
-    """The run that a path names; None if it names none. An id with a slash comes quoted, so the raw path counts."""
+    """The run that a path names, or None. Read from the raw path, where a slash inside an id is percent-encoded."""
     raw = scope.get("raw_path")
-    # Some servers leave the query in it, and some bytes in it are no text.
+    # Some servers leave the query in the raw path, and some bytes in it are not text.
     path = raw.decode("utf-8", "replace").partition("?")[0] if raw else None
     parts = scope["path"].split("/") if path is None else [unquote(part) for part in path.split("/")]
     if len(parts) < 2 or parts[-1] != "execute" or not is_name(parts[-2], 500):

@@ -30,7 +30,7 @@ def filter_of(
     query: Iterable[tuple[str, str]],
     caller: Caller,
 ) -> RunFilter:
-    """The filter that a query asks for. What can't be filtered by is refused by its name."""
+    """The filter that a query asks for. A filter that can't be applied is refused by its name."""
     for name, moment in (("since", since), ("until", until)):
         if moment is not None:
             _check_moment(name, moment)
@@ -50,13 +50,13 @@ def filter_of(
 
 
 def _input(query: Iterable[tuple[str, str]], caller: Caller) -> dict[str, Any]:
-    """`input.order.card=4711` is {"order": {"card": 4711}}."""
+    """The input to filter by: `input.order.card=4711` means {"order": {"card": 4711}}."""
     wanted: dict[str, Any] = {}
     for name, text in query:
         if not name.startswith(INPUT):
             continue
         if not caller.sees_payloads:
-            # Who may ask whether an input holds something can read it, one guess after another.
+            # Whoever may test whether an input holds something can find it out, guess by guess.
             raise Refused(
                 HTTPStatus.FORBIDDEN,
                 "payloads-hidden",
@@ -72,7 +72,7 @@ def _input(query: Iterable[tuple[str, str]], caller: Caller) -> dict[str, Any]:
 
 
 def _value(name: str, text: str) -> Any:
-    """JSON if it is some, else the text itself."""
+    """The text read as JSON if it is valid JSON, else the text itself."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What there is besides runs: workflows with their counts, workers, and whether this server is well."""
+"""What there is beside runs: workflows with their counts, workers, and the health of this server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def list_workflows(service: ServiceDep) -> WorkflowList:
 
 @fleet.get("/v1/workers", responses=declared(), summary="List workers")
 async def list_workers(service: ServiceDep) -> WorkerList:
-    """Every worker that is alive, and what it knows."""
+    """Every live worker, and what it serves."""
     return WorkerList(
         workers=[
             WorkerShown(
@@ -50,7 +50,7 @@ async def list_workers(service: ServiceDep) -> WorkerList:
 
 @health.get("/healthz", summary="Is this server alive?")
 async def healthz() -> Health:
-    """It answers, so it is. Asks nobody else, and needs no key."""
+    """200 whenever this server answers. It asks nobody else, and needs no key."""
     return Health()
 
 
@@ -74,7 +74,7 @@ async def readyz(service: ServiceDep) -> Health:
     summary="Metrics for Prometheus",
 )
 async def metrics(service: ServiceDep) -> Response:
-    """What the process has counted, if it was given something that counts."""
+    """What this process has counted, if it was given a source of metrics."""
     if service.metrics is None:
         raise Refused(
             HTTPStatus.NOT_FOUND,

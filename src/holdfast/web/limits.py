@@ -1,6 +1,6 @@
-"""Limits: how many requests a caller may make, how many may stay connected, how large and how deep a body may be.
+"""Limits: how often a caller may call, how many may stay connected, how large and how deep a body may be.
 
-Memory is bounded whoever calls: buckets are kept for the callers seen last, and a full bucket is as good as none.
+Memory is bounded, whoever calls: buckets are kept for the most recent callers only. A forgotten bucket counts as full.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable
 from holdfast.errors import DefinitionError
 
 DEEPEST = 64
-"""Levels of arrays and objects inside each other that a body may have."""
+"""How deeply arrays and objects may nest in a body."""
 _MOST = 10_000
 
 
 class Buckets:
-    """A token bucket for each caller: so many requests a second, and twice as many at once after a rest."""
+    """A token bucket for each caller: `rate` requests a second, and bursts of twice as many after a rest."""
 
     def __init__(self, rate: float, *, most: int = _MOST, clock: Callable[[], float] = time.monotonic) -> None:
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not rate > 0:
@@ -30,7 +30,7 @@ class Buckets:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: str) -> float:
-        """Take one token: 0 if there was one, else the seconds until there is."""
+        """Take one token. Returns 0 if there was one, else the seconds until there is."""
         now = self._clock()
         left, at = self._buckets.pop(caller, (self._burst, now))
         left = min(left + (now - at) * self._rate, self._burst)
@@ -54,7 +54,7 @@ class Slots:
         self.taken = 0
 
     def take(self) -> bool:
-        """Take a place, to be given back; False if there is none."""
+        """Take a slot, to be given back; False if none is free."""
         if self.taken >= self.most:
             return False
         self.taken += 1
@@ -65,11 +65,11 @@ class Slots:
 
 
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
-"""A text without an end goes on to that of the body: else each quote in it would be the beginning of another search."""
+"""An unterminated string matches up to the end of the body: else each quote in it would start another search."""
 
 
 def is_too_deep(body: bytes, deepest: int = DEEPEST) -> bool:
-    """Whether JSON nests deeper than that. Text that is no JSON gets some answer."""
+    """Whether JSON nests deeper than that. For text that is not JSON the answer means nothing."""
     if body.count(b"[") + body.count(b"{") <= deepest:
         return False
     depth = 0

@@ -1,11 +1,12 @@
-"""Changes of runs as they happen: a bounded look each second, however many follow.
+"""Changes of runs as they happen, by a bounded look each second, however many follow.
 
-A look reads the newest runs, the newest that live, and the next few of the others that live, so that each of those has
-its turn. A run that lived at the last look and is not where it was is asked for by its id. So the state that a run ends
-up in is always told: of the newest at the next look, of the others when their turn comes.
+A look reads the newest runs, the newest live ones, and a page of the other live ones, which all have their turn. A run
+that was live at an earlier look and is missing from its place is read by its id. So the state in which a run ends is
+always told: for the newest runs at the next look, for others when their turn comes.
 
-Nobody looks while nobody follows. What was seen last and the latest changes are kept, both bounded, so that a follower
-who comes back gets what it missed; if that can't be told any more, or by another server, it is told to list again.
+Nobody looks while nobody follows. What was last seen and the latest changes are kept, both bounded, so that a follower
+that comes back gets what it missed. If that is no longer known, or another server knew it, the follower is told to list
+the runs again.
 """
 
 from __future__ import annotations
@@ -31,32 +32,32 @@ from .shapes import RunSummary
 PAUSE = 1.0
 """Seconds between two looks."""
 NEWEST, LIVE, OTHERS = 100, 500, 500
-"""Runs that a look reads: the newest, the newest that live, and some of the others that live."""
+"""How many runs a look reads: the newest, the newest live ones, and others of the live ones."""
 NEW, GONE = 1_000, 500
-"""How many runs may be new, or not where they were, before a look gives up and tells everybody to list again."""
+"""How many runs may be new, or missing, before a look gives up and tells everybody to list again."""
 FOLLOWED = 50_000
-"""Live runs that are followed; of more, the newest."""
+"""How many live runs are remembered: the newest."""
 KEPT = 2_000
-"""Changes that are kept for those who come back."""
+"""How many changes are kept for followers that come back."""
 _NEW, _OLD = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
 _logger = logging.getLogger("holdfast.web")
 
 
 class Change(NamedTuple):
-    """A run that is new, or other than it was; `run` is None if it is gone. A reset says: list again."""
+    """A run is new or has changed; `run` is None if it was deleted. A "reset" says: list the runs again."""
 
     number: int
     kind: str
-    """"changed", "deleted" or "reset"; "ready" is what a follower hears first."""
+    """"changed", "deleted" or "reset"; "ready" is the first that a follower gets."""
     run_id: str
     run: RunSummary | None
     workflow: str = ""
-    """The run's, even if it is gone."""
+    """The run's workflow, also if the run was deleted."""
 
 
 class Seen(NamedTuple):
-    """What must be other for a run to have changed; when it was created, which is its place in listings; and of which
-    workflow it is, for those who follow that one only."""
+    """A run as it was last seen. `created_at` is its place in listings, `workflow` narrows what is followed; if one of
+    the others differs, the run has changed."""
 
     status: RunStatus
     paused: bool
@@ -67,16 +68,16 @@ class Seen(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Up to where a listing was read: the cursor, when the last run was created, and which were created just then.
+    """How far a listing was read: its cursor, when the last run was created, and all runs created at that moment.
 
-    Those tell runs that are gone from runs of the same moment that were read before, or will be read behind it."""
+    The latter tell a missing run from runs of the same moment that were read before or come on the next page."""
 
     cursor: str | None
     at: datetime
     tied: frozenset[str]
 
     def behind(self, page: Page[AsyncRun[Any]]) -> _Place:
-        """The place behind a page that was read from here."""
+        """The place behind a page that begins here."""
         if page.next is None:
             return _Place(None, _OLD, frozenset())
         at = _created(page.items[-1])
@@ -109,11 +110,11 @@ class LiveRuns:
         self._number = 0
         self._changes: deque[Change] = deque(maxlen=kept)
         self._recent: dict[str, Seen] | None = None
-        """The newest runs, as the last look saw them; None: nobody has looked yet."""
+        """The newest runs, as the last look saw them; None before the first look."""
         self._living: dict[str, Seen] = {}
-        """All live runs that were seen, as they were seen last."""
+        """All live runs that were seen, as they were last seen."""
         self._turn: _Place | None = None
-        """Up to where the others have had their turn; None: it is the first ones'."""
+        """How far the other live runs have had their turn; None: it begins with the first of them."""
         self._walked = 0
         self._followers: set[asyncio.Event] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -125,20 +126,20 @@ class LiveRuns:
 
     @property
     def followed(self) -> int:
-        """How many live runs it knows of."""
+        """How many live runs are remembered."""
         return len(self._living)
 
     @property
     def changes(self) -> Sequence[Change]:
-        """Those that are kept."""
+        """The changes that are kept."""
         return tuple(self._changes)
 
     def id_of(self, number: int) -> str:
-        """What a follower comes back with."""
+        """The id with which a follower comes back."""
         return f"{self._epoch}-{number}"
 
     async def follow(self, last_id: str | None) -> AsyncIterator[Change]:
-        """Changes behind that id, or from now on. The first one is a "ready", or a "reset" if some were missed."""
+        """Changes behind that id, or from now on. The first is a "ready", or a "reset" if some were missed."""
         awake = asyncio.Event()
         self._followers.add(awake)
         try:
@@ -176,7 +177,7 @@ class LiveRuns:
         return int(number) if int(number) <= self._number else None
 
     def _is_kept(self, place: int) -> bool:
-        """Whether all that happened behind this place is still there."""
+        """Whether all changes behind this number are kept."""
         return place >= self._number or bool(self._changes and self._changes[0].number <= place + 1)
 
     async def _look_on(self) -> None:
@@ -185,7 +186,7 @@ class LiveRuns:
             try:
                 await self.look()
             except StoreAway:
-                # It is looked for again; what changes meanwhile is seen when it is back.
+                # The next look sees what changes meanwhile, when the store is back.
                 continue
             except ClientClosed as closed:
                 self._end = closed
@@ -196,8 +197,8 @@ class LiveRuns:
                 _logger.exception("looking at runs for /v1/live failed; it is tried again")
 
     async def look(self) -> None:
-        """See what has changed. Followers have it done once a second."""
-        # One at a time: two that compare with the same past would tell each change twice.
+        """See what has changed. Runs once a second while there are followers."""
+        # One at a time: two looks that compare with the same past would tell each change twice.
         async with self._lock.here():
             await self._look_once()
 
@@ -229,7 +230,7 @@ class LiveRuns:
             awake.set()
 
     async def _look_first(self) -> None:
-        """How everything is before anybody is told that it changes."""
+        """Remember how all runs are, before anybody is told that one changes."""
         cursor: str | None = None
         while len(self._living) < self._followed:
             page = await self._page(cursor, min(LIVE, self._followed - len(self._living)))
@@ -245,7 +246,7 @@ class LiveRuns:
         return await self._client.runs(RunFilter(status=LIVING)).page(cursor=cursor, limit=limit)
 
     async def _read_newest(self, recent: dict[str, Seen]) -> tuple[list[AsyncRun[Any]], bool]:
-        """Back to one that is known; and whether there were too many before that."""
+        """The newest runs, back to one that is known, and whether that took too many."""
         found: list[AsyncRun[Any]] = []
         cursor: str | None = None
         while True:
@@ -258,16 +259,16 @@ class LiveRuns:
                 return found, True
 
     def _move_on(self, place: _Place, count: int) -> None:
-        """Whose turn it is next: those behind this place, or the first ones again."""
+        """Let the runs behind this place be next, or the first ones again."""
         self._walked = count if self._turn is None else self._walked + count
         self._turn = None if place.cursor is None else place
         if self._turn is not None and self._live + self._walked >= self._followed:
-            # Older ones have no turn: what is known of them grows old.
+            # Older runs get no turn, so what is known of them is forgotten.
             self._turn = None
             self._living = {run_id: last for run_id, last in self._living.items() if last.created_at >= place.at}
 
     def _missing(self, seen: Container[str], first: _Place, last: _Place) -> set[str]:
-        """Runs that lived and were not read, though their place is between these two."""
+        """Live runs whose place is between these two, and that were not read there."""
         return {
             run_id
             for run_id, known in self._living.items()
@@ -276,7 +277,7 @@ class LiveRuns:
 
     async def _tell(self, seen: dict[str, AsyncRun[Any]], gone: set[str]) -> None:
         recent = self._recent or {}
-        # Oldest first, as they came.
+        # In the order of their creation.
         for run in sorted(seen.values(), key=_created):
             if (self._living.get(run.id) or recent.get(run.id)) != _seen(run):
                 self._add("changed", run.id, run.workflow, run)
@@ -287,7 +288,7 @@ class LiveRuns:
             except RunNotFound:
                 self._add("deleted", run_id, self._living.pop(run_id).workflow, None)
             else:
-                # Newer ones may only have taken its place among those that were read.
+                # A run that has not changed was only pushed out of the page by newer ones.
                 if _seen(run) != self._living[run_id]:
                     self._add("changed", run_id, run.workflow, run)
                 self._keep([run])
@@ -309,7 +310,7 @@ def _seen(run: AsyncRun[Any]) -> Seen:
     record = run.record
     assert record is not None, "a run that was read has a record"
     is_blocked = record.blocked is not None
-    # One text for all: there are many runs, and few workflows.
+    # Interned: there are many runs, and few workflows.
     workflow = sys.intern(record.workflow)
     return Seen(record.status, record.paused, is_blocked, record.crashes, record.created_at, workflow)
 

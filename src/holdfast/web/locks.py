@@ -1,4 +1,4 @@
-"""A lock that is not an event loop's own."""
+"""A lock that belongs to no event loop."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import asyncio
 class LoopLock:
     """Lets one in at a time, in whichever event loop runs.
 
-    An asyncio.Lock belongs to the first event loop in which somebody waits for it; an application may be called in one
-    loop after another, as test clients do.
+    An asyncio.Lock belongs to the first event loop that waits for it, but an application may be called in one loop
+    after another, as test clients do.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class LoopLock:
         self._lock = asyncio.Lock()
 
     def here(self) -> asyncio.Lock:
-        """The running loop's."""
+        """The lock for the running loop."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._lock = loop, asyncio.Lock()

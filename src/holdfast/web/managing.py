@@ -1,4 +1,4 @@
-"""What can be done to a run, and asked about it: cancel, retry, fork, pause, resume; journal, steps, values, why."""
+"""What can be done to a run and asked about it: cancel, retry, fork, pause, resume; journal, steps, values, explain."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NameLimit: TypeAlias = Annotated[int, Query(ge=1, le=1_000)]
 
 @managing.post("/{run_id}/cancel", responses=declared(404), summary="Cancel a run")
 async def cancel_run(run: FoundRun, service: ServiceDep, body: Annotated[CancelRun | None, Body()] = None) -> Cancelled:
-    """Ask a run to end: it may clean up, unless `force` is given. Repeats change nothing."""
+    """Ask a run to end. It may clean up, unless `force` is given. Repeats change nothing."""
     asked = body or CancelRun(reason=None, force=False)
     told = await service.client.cancel(run.id, reason=asked.reason, force=asked.force)
     return Cancelled(id=told.run_id, sent=told.is_sent, was=told.status.value, skipped=list(told.skipped))
@@ -74,8 +74,8 @@ async def retry_run(
 async def fork_run(
     run: FoundRun, service: ServiceDep, caller: CallerDep, body: Annotated[ForkRun | None, Body()] = None
 ) -> RunStarted:
-    """A new run that shares this one's history up to a step. The old one stays as it was."""
-    # By its fields that are set: a result of null is one, too.
+    """A new run that shares this one's history up to a step. The original stays as it was."""
+    # A body without fields that are set: `result: null` is a result, too.
     asked = body or ForkRun.model_validate({})
     if "result" in asked.model_fields_set and asked.at is None:
         raise Refused(
@@ -86,7 +86,7 @@ async def fork_run(
         )
     given = asked.model_fields_set & {"input", "result"}
     try:
-        # Of two that are given, nobody says which one it is.
+        # If both are given, nobody knows which one is too large.
         with too_large(given.pop() if len(given) == 1 else None):
             new = await service.client.fork(
                 run.id,
@@ -102,21 +102,22 @@ async def fork_run(
 
 @managing.post("/{run_id}/pause", responses=declared(404, 409), summary="Pause a run")
 async def pause_run(run: FoundRun, service: ServiceDep) -> RunSummary:
-    """Take no further turn of it until it is resumed. Repeats change nothing. Of a run that continued as new, the one
-    that goes on is paused, and answered with."""
+    """Take no further turn of the run until it is resumed. Repeats change nothing. If the run continued as new, the
+    last run that continues it is paused and returned."""
     await service.client.pause(run.id)
     return await _going_on(run)
 
 
 @managing.post("/{run_id}/resume", responses=declared(404, 409), summary="Resume a run")
 async def resume_run(run: FoundRun, service: ServiceDep) -> RunSummary:
-    """Let a paused run go on; of a run that continued as new, the one that goes on. Repeats change nothing."""
+    """Let a paused run go on. Repeats change nothing. If the run continued as new, the last run that continues it is
+    resumed and returned."""
     await service.client.resume(run.id)
     return await _going_on(run)
 
 
 async def _going_on(run: AsyncRun[Any]) -> RunSummary:
-    """The run as it is now, or the last one of its chain."""
+    """The run as it is now, or the last run of its chain."""
     changes = run.changes()
     try:
         while await anext(changes, None) is RunStatus.CONTINUED:
@@ -134,7 +135,7 @@ async def get_journal(
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
 ) -> JournalPage:
-    """Everything that the run took in and asked for, in order. Of a machine, what its last checkpoint has left."""
+    """All that the run took in and asked for, in order. A machine's journal begins at its last checkpoint."""
     first = _place(cursor)
     placed = [one for one in _placed(await service.client.journal(run.id)) if one[0] >= first]
     some = [showing.entry_shown(entry, caller.sees_payloads) for _, entry in placed[:limit]]
@@ -144,20 +145,20 @@ async def get_journal(
 
 @reading.get("/{run_id}/steps", responses=declared(404), summary="List a run's steps")
 async def list_steps(run: FoundRun, service: ServiceDep, caller: CallerDep) -> StepList:
-    """What became of each step, in the order in which they were asked for."""
+    """The state of each step, in the order in which the body asked for them."""
     entries = await service.client.journal(run.id)
     return StepList(hidden=not caller.sees_payloads, steps=showing.steps_shown(entries, caller.sees_payloads))
 
 
 @reading.get("/{run_id}/explain", responses=declared(404), summary="Say why a run is not moving")
 async def explain_run(run: FoundRun, service: ServiceDep, caller: CallerDep) -> Explained:
-    """Why the run is where it is, in one word, in a sentence, and as data."""
+    """Why the run is where it is: in one word, in a sentence, and as data."""
     return showing.explained(await service.client.explain(run.id), caller.sees_payloads)
 
 
 @reading.get("/{run_id}/values/{name}", responses=declared(404), summary="Read a value that a run has set")
 async def get_value(run: FoundRun, name: ValueName, caller: CallerDep) -> ValueShown:
-    """The live state that the run has set last under this name."""
+    """The value that the run has last set under this name."""
     value = await run.value(name, default=_MISSING, type=Shown)
     if value is _MISSING:
         raise Refused(
@@ -169,7 +170,7 @@ async def get_value(run: FoundRun, name: ValueName, caller: CallerDep) -> ValueS
 
 @reading.get("/{run_id}/values", responses=declared(404), summary="List the values that a run has set")
 async def list_values(run: FoundRun, cursor: Cursor = None, limit: NameLimit = 100) -> ValuePage:
-    """Which values there are, by name. They belong to all runs of a chain."""
+    """The names of all values. Values belong to all runs of a chain."""
     found = await run.values(after=_name(cursor), limit=limit)
     shown = [ValueNamed(name=one.name, size=one.size, set_at=one.set_at) for one in found]
     return ValuePage(values=shown, next=_following(shown, limit))
@@ -177,14 +178,14 @@ async def list_values(run: FoundRun, cursor: Cursor = None, limit: NameLimit = 1
 
 @reading.get("/{run_id}/streams", responses=declared(404), summary="List a run's streams")
 async def list_streams(run: FoundRun, cursor: Cursor = None, limit: NameLimit = 100) -> StreamPage:
-    """Which streams have items, by name. `…/stream?name=` follows one."""
+    """The names of all streams that have items. `…/stream?name=` follows one."""
     found = await run.streams(after=_name(cursor), limit=limit)
     shown = [StreamNamed(name=one.name, last=one.last) for one in found]
     return StreamPage(streams=shown, next=_following(shown, limit))
 
 
 def _following(shown: Sequence[ValueNamed | StreamNamed], limit: int) -> str | None:
-    """A page that is full may have one behind it."""
+    """The cursor behind these names; None if the page is not full, for then it is the last."""
     return urlsafe_b64encode(shown[-1].name.encode()).decode("ascii") if len(shown) == limit else None
 
 
@@ -201,7 +202,7 @@ def _name(cursor: str | None) -> str:
 
 
 def _placed(entries: Iterable[JournalEntry]) -> Iterator[tuple[tuple[int, int], JournalEntry]]:
-    """Each entry with its turn and its place there. Its number would not do: a checkpoint cuts older turns off."""
+    """Each entry with its turn and its place in that turn. Not its number: checkpoints remove older turns."""
     last, place = -1, 0
     for entry in entries:
         place = place + 1 if entry.seq == last else 0

@@ -1,4 +1,4 @@
-"""Signals, events and hooks: the body is the payload, any JSON; with the header Idempotency-Key repeats count once."""
+"""Signals, events and hooks. The body is the payload, any JSON. A repeated Idempotency-Key is delivered once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ MessageId: TypeAlias = Annotated[
 async def send_signal(
     run: FoundRun, signal: SignalName, service: ServiceDep, payload: Payload = None, message_id: MessageId = None
 ) -> Accepted:
-    """It waits in the run's inbox until the run takes it. One that does not fit what the run waits for is refused."""
+    """The signal waits in the run's inbox until the run takes it. If it does not fit what the run waits for, it is
+    refused."""
     with too_large("payload"):
         await service.client.signal(run.id, signal, payload, message_id=message_id)
     return Accepted()
@@ -37,7 +38,8 @@ async def send_signal(
 async def publish_event(
     event: EventName, service: ServiceDep, payload: Payload = None, message_id: MessageId = None
 ) -> Accepted:
-    """Every run that waits for it, or will, may take it; it begins a run of each workflow that is declared so."""
+    """Every run that waits for the event, now or later, may take it. It also starts each workflow declared with
+    on_event for it."""
     with too_large("payload"):
         await service.client.publish(event, payload, message_id=message_id)
     return Accepted()
@@ -49,7 +51,7 @@ async def publish_event(
 async def resume_hook(
     token: Token, service: ServiceDep, payload: Payload = None, message_id: MessageId = None
 ) -> Accepted:
-    """A hook is resumed once. A payload that does not fit is refused, and the hook stays open."""
+    """A hook can be resumed once. A payload that does not fit is refused, and the hook stays open."""
     with too_large("payload"):
         await service.client.resume_hook(token, payload, message_id=message_id)
     return Accepted()

@@ -1,7 +1,7 @@
-"""Errors as problem+json (RFC 9457): one table says which of Holdfast's errors is which status.
+"""Errors as problem+json (RFC 9457). One table maps Holdfast's errors to statuses.
 
-A problem says what was wrong, names the field, and ends with what to do. It never holds more of what the caller sent
-than a line, and an error that nobody foresaw says nothing but the id of the request, under which it was logged.
+A problem says what was wrong, names the field, and ends with what to do. It repeats at most a line of what the caller
+sent. For an unforeseen error it gives only the id of the request, under which the error was logged.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from holdfast import errors
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "5"
-"""Seconds after which it is worth asking a database again that was away."""
+"""Seconds after which to try again when the database was away."""
 BELOW = "_of_workflow"
-"""How the id of an operation ends that stands below a workflow, and below /v1/runs as well."""
+"""Suffix of the ids of operations below a workflow, which exist below /v1/runs as well."""
 _LONGEST = 500
 _logger = logging.getLogger("holdfast.web")
 
 Status: TypeAlias = tuple[type[Exception], HTTPStatus, str | None]
 
 TABLE: tuple[Status, ...] = (
-    # The first that fits counts; a field is named where the error can only be about that one.
+    # The first that fits counts. A field is named if the error can only be about that one.
     (errors.RunNotFound, HTTPStatus.NOT_FOUND, None),
     (errors.UnknownWorkflow, HTTPStatus.NOT_FOUND, None),
     (errors.HookNotFound, HTTPStatus.NOT_FOUND, None),
@@ -54,7 +54,7 @@ TABLE: tuple[Status, ...] = (
 
 
 class WrongField(BaseModel):
-    """One thing in a request that can't be taken as it is."""
+    """One thing in a request that is not acceptable."""
 
     place: str = Field(description="Where it stands: body, query, path or header.")
     field: str = Field(description="Its name, with dots where it lies inside something.")
@@ -62,7 +62,7 @@ class WrongField(BaseModel):
 
 
 class Problem(BaseModel):
-    """Why a request was refused, as RFC 9457 has it."""
+    """Why a request was refused, in the form of RFC 9457."""
 
     type: str = Field(description="A URN for this kind of problem.")
     title: str
@@ -73,7 +73,7 @@ class Problem(BaseModel):
 
 
 class Refused(Exception):
-    """A request that is refused here, before Holdfast is asked."""
+    """A request is refused here, before the client is asked."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ def problem(
 
 
 def answer_of(error: Exception, request_id: str) -> Response | None:
-    """What an error is over HTTP; None for one that nobody foresaw."""
+    """The HTTP answer for an error; None for an unforeseen one."""
     if isinstance(error, Refused):
         return problem(
             error.status, error.code, error.detail, request_id=request_id, wrong=error.wrong, headers=error.headers
@@ -138,7 +138,7 @@ def answer_of(error: Exception, request_id: str) -> Response | None:
 
 
 def unforeseen(error: Exception, request_id: str) -> Response:
-    """The answer when something broke. What broke is in the log, and not in the answer."""
+    """The answer when something broke. The cause goes into the log, not into the answer."""
     _logger.error("request %s failed: %s", request_id, type(error).__name__, exc_info=error)
     detail = "something broke here; the log of the server has it under this request's id"
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail, request_id=request_id)
@@ -146,7 +146,7 @@ def unforeseen(error: Exception, request_id: str) -> Response:
 
 @contextmanager
 def too_large(field: str | None) -> Iterator[None]:
-    """Inside, a value that is too large to be stored is the one in this field of the body."""
+    """Within this block, a value that is too large to be stored is reported as this field of the body."""
     try:
         yield
     except errors.PayloadTooLarge as error:
@@ -168,16 +168,16 @@ async def handle(request: Request, error: Exception) -> Response:
 
 
 def inner_path(scope: Scope) -> str:
-    """The path inside this application, wherever it is mounted; as the router reads it, which it is compared with."""
+    """The path inside this application, wherever it is mounted, as the router reads it."""
     path: str = scope["path"]
     inner = path.removeprefix(scope.get("root_path", ""))
-    # A proxy may have cut the prefix off already: then it is no part of the path, whatever that begins with.
+    # A proxy may have cut the prefix off. Then it is no part of the path, even if the path begins alike.
     return inner if not inner or inner.startswith("/") else path
 
 
 def operations_at(scope: Scope) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
-    """What a path names, and its operations by method, as OpenAPI has them: the router tells of none before it has met
-    one."""
+    """The path parameters and the operations, by method, of each OpenAPI path that matches. The router itself only
+    tells about the first match."""
     path = inner_path(scope)
     for format, operations in scope["app"].openapi()["paths"].items():
         if (found := compile_path(format)[0].match(path)) is not None:
@@ -185,7 +185,7 @@ def operations_at(scope: Scope) -> Iterator[tuple[dict[str, str], dict[str, Any]
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """What an operation may answer besides its result, as OpenAPI says it. The edge answers some for all."""
+    """The responses beside its result that OpenAPI lists for an operation. The edge gives some for all of them."""
     everywhere = (400, 401, 403, 413, 415, 422, 429, 503)
     return {status: {"model": Problem, "description": _meaning(status)} for status in (*everywhere, *statuses)}
 
@@ -216,9 +216,9 @@ def _wrong(error: Mapping[str, Any]) -> WrongField:
 
 
 def _not_allowed(request: Request) -> Refused:
-    """A path may have several routes, one a method; the router only knows the first that it met."""
+    """The answer to a wrong method. A path may have one route per method, and the router knows only the first."""
     methods = {method.upper() for _, operations in operations_at(request.scope) for method in operations}
-    # What is not described is the description itself, which is read.
+    # A path that OpenAPI does not list is its own description, which is read with GET.
     if "GET" in methods or not methods:
         methods |= {"GET", "HEAD"}
     allowed = ", ".join(sorted(methods))
@@ -235,6 +235,6 @@ def _dashed(name: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    # What can't be encoded may have come from the caller.
+    # The caller may have sent text that can't be encoded.
     text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,7 +1,7 @@
-"""/docs: the API's description as one page for people. Pure: the description in, the page out.
+"""/docs: the API's description as one page for people. Pure: takes the description, returns the page.
 
-The page is all there is: it loads nothing from anywhere, has no script, and says so in its Content-Security-Policy. So
-it works without the internet, and nobody else learns who reads it.
+The page loads nothing from anywhere and has no script, and its Content-Security-Policy says so. So it works without the
+internet, and nobody else learns who reads it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode("asc
 POLICY = (
     f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What a browser may load for the page: the style that is in it, and nothing else."""
+"""What a browser may load for the page: only the style inside it."""
 
 
 def page(description: Mapping[str, Any]) -> str:
@@ -39,7 +39,7 @@ def page(description: Mapping[str, Any]) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(about['title'])}</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
             f"<h1>{escape(about['title'])}</h1>\n<p>{_text(about['description'])}</p>",
-            # Without a slash before it: the application may be mounted below another path.
+            # A relative link: the application may be mounted below another path.
             '<p>The same for programs: <a href="v1/openapi.json">v1/openapi.json</a></p>',
             *_operations(description),
             '<h2 id="refusals">Refusals</h2>',
@@ -52,7 +52,7 @@ def page(description: Mapping[str, Any]) -> str:
 
 
 def _operations(description: Mapping[str, Any]) -> Iterator[str]:
-    """By tag, in the order in which tags come up. What also stands below a workflow is told once, with both paths."""
+    """Operations by tag, in the order in which tags come up. An operation with two paths is listed once, with both."""
     tagged: dict[str, dict[str, _Told]] = {}
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
@@ -66,7 +66,7 @@ def _operations(description: Mapping[str, Any]) -> Iterator[str]:
 
 
 class _Told(NamedTuple):
-    """An operation, and the methods and paths that it has."""
+    """An operation and its titles: each a method and a path."""
 
     operation: Mapping[str, Any]
     titles: list[str]
@@ -100,7 +100,7 @@ def _operation(told: _Told) -> str:
 
 
 def _refusals(description: Mapping[str, Any]) -> str:
-    """What each status of a refusal means: the same wherever it is met."""
+    """What each status of a refusal means. It is the same for all operations."""
     met = {
         status: _meaning(answer)
         for operations in description["paths"].values()
@@ -112,7 +112,7 @@ def _refusals(description: Mapping[str, Any]) -> str:
 
 
 def _meaning(answer: Mapping[str, Any]) -> str:
-    # What FastAPI says where nothing was said.
+    # FastAPI's description where none was given.
     return "" if answer["description"] == "Successful Response" else _text(answer["description"])
 
 
@@ -127,7 +127,7 @@ def _shape(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def _table(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """The first cell of a row is a name; the others are HTML already."""
+    """A table. The first cell of a row is plain text; the others are HTML."""
     lines = ["<table>", f"<tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>"]
     for name, *cells in rows:
         told = "".join(f"<td>{cell}</td>" for cell in cells)
@@ -142,7 +142,7 @@ def _about(parameter: Mapping[str, Any]) -> str:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """What a schema asks for, in a few words."""
+    """A schema in a few words."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#{name}">{name}</a>'

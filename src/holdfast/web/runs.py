@@ -1,4 +1,4 @@
-"""Runs: start, list, read, delete, wait for a result. Each stands below its workflow, and below /v1/runs."""
+"""Runs: start, list, read, delete, wait for a result. Most routes exist below a workflow and below /v1/runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .shapes import (
 )
 
 LONGEST_WAIT = 60
-"""Seconds that a request for a result may stay."""
+"""How many seconds a request may wait for a result."""
 
 starting = APIRouter(tags=["runs"])
 listing = APIRouter(tags=["runs"])
@@ -76,7 +76,7 @@ async def start_run(
         priority=body.priority,
         tags=body.tags,
         queue=body.queue,
-        # Left out is the workflow's own; null is for ever.
+        # Left out, the workflow's own retention applies; null means for ever.
         retention=body.retention if "retention" in body.model_fields_set else NOT_GIVEN,
     )
     args, kwargs = (body.input, {}) if isinstance(body.input, list) else ([], body.input)
@@ -102,7 +102,7 @@ async def _paged(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Callable[[str | None], Awaitable[RunPage]]:
-    """What is asked for, of whichever workflow."""
+    """Makes a page of runs for the filters in the query, of whichever workflow."""
 
     async def page(workflow: str | None) -> RunPage:
         where = filter_of(
@@ -123,9 +123,9 @@ PageOf: TypeAlias = Annotated[Callable[[str | None], Awaitable[RunPage]], Depend
 
 @listing.get("/v1/workflows/{workflow}/runs", responses=declared(), summary="List a workflow's runs")
 async def list_runs_of_workflow(workflow: WorkflowName, page: PageOf) -> RunPage:
-    """Its runs, newest first. `input.order.card=4711` keeps those whose argument `order` has that `card`: the value is
-    read as JSON if it is some, else as text. Runs started meanwhile don't disturb a cursor. A page may be short, or
-    even empty, and have a `next`: go on until that is null."""
+    """Its runs, newest first. `input.order.card=4711` selects runs whose argument `order` has that `card`: the value is
+    read as JSON if it is valid JSON, else as text. Runs that start meanwhile don't disturb a cursor. A page may be
+    short or even empty and still have a `next`: go on until that is null."""
     return await page(workflow)
 
 
@@ -133,13 +133,13 @@ async def list_runs_of_workflow(workflow: WorkflowName, page: PageOf) -> RunPage
 async def list_runs(
     page: PageOf, workflow: Annotated[OfWorkflow | None, Query(description="Only runs of this workflow.")] = None
 ) -> RunPage:
-    """All runs, newest first; filters and cursors as below a workflow."""
+    """All runs, newest first. Filters and cursors work as below a workflow."""
     return await page(workflow)
 
 
 @one.get("/{run_id}", responses=declared(404), summary="Read a run")
 async def get_run(run: FoundRun, service: ServiceDep, caller: CallerDep) -> RunShown:
-    """A run, with what it was given and, if it has ended, what it came to."""
+    """A run with its input and, if it has ended, its result or error."""
     return await showing.shown(service.client, run, caller.sees_payloads)
 
 
@@ -147,7 +147,7 @@ async def get_run(run: FoundRun, service: ServiceDep, caller: CallerDep) -> RunS
     "/{run_id}", status_code=204, response_class=Response, responses=declared(404, 409), summary="Delete an ended run"
 )
 async def delete_run(run: FoundRun, service: ServiceDep) -> Response:
-    """Remove an ended run and all that it owns. A live one is left alone: cancel it first."""
+    """Remove an ended run and all that belongs to it. A live run is refused: cancel it first."""
     if not run.status.is_final:
         raise Refused(
             HTTPStatus.CONFLICT,
@@ -171,8 +171,8 @@ async def get_result(
     response: Response,
     wait: Annotated[Length, Query(description="How long to wait for its end, at most 60s.")] = 0,
 ) -> Outcome:
-    """What a run has come to: 200 when it has ended, however, and 202 while it has not. A run that continued as new has
-    the result of the last one that goes on."""
+    """How a run has ended: 200 when it has ended, in whichever way, and 202 while it has not. A run that continued as
+    new has the result of the last run that continues it."""
     limit = microseconds(wait, what="wait")
     if limit > LONGEST_WAIT * 1_000_000:
         raise Refused(
@@ -181,7 +181,7 @@ async def get_result(
             f"expected a duration of at most {LONGEST_WAIT}s; ask again for longer",
             field=("query", "wait"),
         )
-    # Asked of the run first: one that has continued is over, and what goes on after it may be, too.
+    # First, ask how the run has ended: one that continued is over, and the last that continues it may be as well.
     found = await showing.outcome(service.client, run, caller.sees_payloads)
     if limit > 0 and not found.done:
         refuse_crowd(service)

@@ -1,4 +1,4 @@
-"""What every route may use: the client, the caller, the run that the path names, and places for those who stay."""
+"""What every route may use: the client, the caller, the run that the path names, and slots for those who stay."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .sse import Ending
 
 _PATIENCE = 5.0
 _FRESH = 1.0
-"""Seconds for which an answer about the database is taken to hold."""
+"""Seconds for which the answer to "does the database answer?" is reused."""
 Metrics: TypeAlias = Callable[[], str | bytes | tuple[bytes, str]]
-"""Gives the text of /metrics, with its content type if that is another one than Prometheus's usual."""
+"""Returns the text of /metrics, with its content type if that is not Prometheus's usual one."""
 
 
 class Readiness:
-    """Whether the database answers: asked once a second at most, however many ask, since they need no key."""
+    """Whether the database answers. It is asked at most once a second, for anybody may ask us: no key is needed."""
 
     def __init__(self, client: AsyncClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -45,7 +45,7 @@ class Readiness:
         self._reason: str | None = None
 
     async def reason(self) -> str | None:
-        """Why not; None if it does."""
+        """Why the database does not answer; None if it does."""
         async with self._lock.here():
             if self._clock() - self._told_at >= _FRESH:
                 self._reason = await self._ask()
@@ -59,7 +59,7 @@ class Readiness:
         except TimeoutError:
             return f"the database has not answered in {_PATIENCE:g} s"
         except (StoreError, ClientClosed):
-            # Whoever asks has no key: not even the database's address is told.
+            # The caller may have no key, so don't even tell the database's address.
             return "the database can't be reached"
         return None
 
@@ -74,8 +74,8 @@ class Service:
     readiness: Readiness
     metrics: Metrics | None
     ending: Ending = field(default_factory=Ending)
-    """Set by a server that is about to end: streams end, too, and waits for results, and whoever was there comes back
-    elsewhere."""
+    """Set by a server that is about to shut down: streams and waits for results end, so that their callers connect to
+    another server."""
 
 
 def _service(request: Request) -> Service:
@@ -92,7 +92,7 @@ def _with_slashes(text: str) -> str:
     return text.replace(SLASH, "/")
 
 
-# Here, where the field is known: the client would refuse it, too, and can't tell where it stood.
+# Checked here, where the field is known: the client would refuse it as well, but could not name the field.
 def _text(given: str) -> str:
     text = _with_slashes(given)
     if not is_text(text):
@@ -112,25 +112,25 @@ CallerDep: TypeAlias = Annotated[Caller, Depends(_caller)]
 RunId: TypeAlias = Annotated[str, Path(description="The run's id."), AfterValidator(_text)]
 WorkflowName: TypeAlias = Annotated[str, Path(description="The workflow's name."), AfterValidator(_name)]
 OfWorkflow: TypeAlias = Annotated[str, AfterValidator(_name)]
-"""The name of a workflow that a listing, or what is followed, is narrowed to."""
+"""The name of a workflow to which a listing or a live stream is narrowed."""
 SignalName: TypeAlias = Annotated[str, Path(description="The signal's name."), AfterValidator(_name)]
 EventName: TypeAlias = Annotated[str, Path(description="The event's name."), AfterValidator(_name)]
 ValueName: TypeAlias = Annotated[str, Path(description="The value's name."), AfterValidator(_name)]
 Cursor: TypeAlias = Annotated[
     str | None,
-    # Only described: what is no cursor is for the listing to refuse, and is no wrong field.
+    # The pattern is only documentation: the listing itself refuses what is no cursor.
     Query(description="The `next` of an earlier page.", json_schema_extra={"pattern": "^[A-Za-z0-9_=-]+$"}),
 ]
 Token: TypeAlias = Annotated[str, Path(description="The hook's token."), AfterValidator(_text)]
 
 
 async def named_workflow(workflow: WorkflowName) -> str:
-    """So that the paths below a workflow say that they have its name in them."""
+    """A dependency that makes OpenAPI list the workflow's name as a parameter of these paths."""
     return workflow
 
 
 async def found_run(request: Request, run_id: RunId, service: ServiceDep) -> AsyncRun[Any]:
-    """The run that the path names, and the workflow before it if there is one."""
+    """The run that the path names. If the path also names a workflow, the run must be of it."""
     run = await service.client.get_run(run_id)
     given = request.path_params.get("workflow")
     if given is not None and run.workflow != _with_slashes(given):
@@ -142,9 +142,11 @@ FoundRun: TypeAlias = Annotated[AsyncRun[Any], Depends(found_run)]
 
 
 def strict(prefix: str | None = None) -> Any:
-    """A dependency that refuses a query parameter which the route does not have, or has once: a filter, or the name of
-    a stream, that is passed over in silence would let everything through, or nothing. Those with the prefix are the
-    route's."""
+    """A dependency that refuses unknown query parameters, and repeated ones that are no lists.
+
+    A misspelt filter or stream name that was ignored would select everything, or nothing. Parameters that begin with
+    `prefix` are allowed.
+    """
 
     async def refuse_unknown(request: Request) -> None:
         if not request.query_params:
@@ -172,7 +174,7 @@ def strict(prefix: str | None = None) -> Any:
 
 
 def _parameters(dependant: Dependant) -> dict[str, bool]:
-    """A route's query parameters by name, in order, its dependencies' included, and whether each may be repeated."""
+    """A route's query parameters in order, those of its dependencies included, and whether each may be repeated."""
     known = {field.alias: _is_list(field.field_info.annotation) for field in dependant.query_params}
     for one in dependant.dependencies:
         known |= _parameters(one)
@@ -184,8 +186,8 @@ def _is_list(annotation: Any) -> bool:
 
 
 async def unless_gone(request: Request, ending: Ending, work: Coroutine[Any, Any, object]) -> None:
-    """Do it, or leave off when the caller has gone: nobody else holds a place for somebody who is not there. Raises
-    TimeoutError when the server ends."""
+    """Do the work, but stop when the caller disconnects: nobody else would free its slot. Raises TimeoutError when the
+    server shuts down."""
     tasks: list[asyncio.Task[object]] = [
         asyncio.create_task(work),
         asyncio.create_task(_gone(request)),
@@ -210,7 +212,7 @@ async def _gone(request: Request) -> None:
 
 
 def refuse_crowd(service: Service) -> None:
-    """Take a place for a request that stays, or refuse it."""
+    """Take a slot for a request that stays connected, or refuse the request."""
     if not service.slots.take():
         raise Refused(
             HTTPStatus.SERVICE_UNAVAILABLE,

@@ -1,7 +1,7 @@
-"""What goes over the wire: bodies of requests, and answers. OpenAPI is made from these.
+"""What goes over the wire: request bodies and answers. OpenAPI is made from these.
 
-Requests are strict: an unknown field, or a number given as text, is refused by its name. What a key may not see is
-null, and `hidden` says so.
+Requests are strict: an unknown field, or a number given as text, is refused by its name. In answers, what a key may not
+see is null, and `hidden` says so.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ def _when(given: str | float) -> str | float:
 
 
 def moment_or_duration(given: str | float | None) -> Duration | datetime | None:
-    """A time as a datetime, a duration as it is."""
+    """A time as a datetime; a duration unchanged."""
     if isinstance(given, str) and re.match(_MOMENT, given):
         return datetime.fromisoformat(given).astimezone(UTC)
     return given
 
 
 def _written(given: Any) -> Any:
-    # A number would be read as seconds since 1970, which nobody who writes a time there means.
+    # A number would be read as seconds since 1970, which nobody means here.
     if isinstance(given, str) and not re.match(_MOMENT, given):
         raise ValueError("expected a time with its zone, as 2026-01-31T12:00:00Z")
     return given
 
 
 def expected(what: str) -> WrapValidator:
-    """Says what was expected, in words, instead of how each branch of a type did not fit."""
+    """Makes an error say what was expected, in words, instead of how each branch of a union did not fit."""
 
     def validate(given: Any, inner: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -110,7 +110,7 @@ class _Request(BaseModel):
 
 
 class StartRun(_Request):
-    """What a run is started with."""
+    """How a run is started."""
 
     input: list[Any] | dict[str, Any] = Field(
         default_factory=list, description="Arguments: an array by position, an object by name."
@@ -143,7 +143,7 @@ class RetryRun(_Request):
 
 
 class ForkRun(_Request):
-    """Where another run goes its own way, and how."""
+    """Where a fork leaves the original, and how."""
 
     at: Text | None = Field(None, description="The step's key, as the journal shows it; by default from the start.")
     input: list[Any] | None = Field(None, description="Other arguments, by position.")
@@ -151,7 +151,7 @@ class ForkRun(_Request):
 
 
 class RunSummary(BaseModel):
-    """A run without what it was given and came to."""
+    """A run without its input and result."""
 
     id: str
     workflow: str
@@ -194,14 +194,14 @@ class Failure(Fault):
 
 
 class CallShown(BaseModel):
-    """Arguments as they are stored: by position, and those that only have a name."""
+    """Arguments as they are stored: positional ones, and those given by name only."""
 
     args: list[Any]
     kwargs: dict[str, Any]
 
 
 class RunShown(RunSummary):
-    """A run, with what it was given and came to."""
+    """A run, with its input and its result or error."""
 
     hidden: bool = Field(description="Payloads are left out: the key lacks the right to see them.")
     input: CallShown | None
@@ -227,7 +227,7 @@ class RunPage(BaseModel):
 
 
 class Outcome(BaseModel):
-    """What a run has come to."""
+    """How a run has ended, if it has."""
 
     id: str
     status: Status
@@ -239,7 +239,7 @@ class Outcome(BaseModel):
 
 
 class Cancelled(BaseModel):
-    """What a cancel came to."""
+    """The effect of a cancel."""
 
     id: str
     sent: bool = Field(description="False if the run had ended already.")
@@ -337,13 +337,13 @@ class StreamPage(BaseModel):
 
 
 class Accepted(BaseModel):
-    """A message that was taken. Whether and when its receiver takes it is the receiver's affair."""
+    """The message was accepted. Its receiver decides whether and when to take it."""
 
     accepted: Literal[True] = True
 
 
 class WorkflowShown(BaseModel):
-    """A workflow, and its runs by status."""
+    """A workflow, and how many runs it has in each status."""
 
     name: str
     versions: list[str] = Field(description="The newest last.")
@@ -363,7 +363,7 @@ class LaneShown(BaseModel):
 
 
 class WorkerShown(BaseModel):
-    """A worker that is alive."""
+    """A live worker."""
 
     id: str
     host: str

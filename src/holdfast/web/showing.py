@@ -1,4 +1,4 @@
-"""Records of the client as answers: what of a run, an entry or an error is shown to whom. Reads nothing but handles."""
+"""Records of the client as answers: who may see what of a run, an entry or an error. Reads only handles."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _WITH_RESULT = (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
-class _CameTo:
-    """How a run has ended: a result, an error, or a result that can't be read here."""
+class _End:
+    """How a run has ended: with a result, an error, or a result that can't be read here."""
 
     result: Any = None
     error: BaseException | None = None
     unreadable: str | None = None
 
 
-_NOTHING = _CameTo()
+_NOTHING = _End()
 
 
 def summary(run: AsyncRun[Any]) -> RunSummary:
@@ -53,24 +53,24 @@ def started(run: AsyncRun[Any]) -> RunStarted:
 async def shown(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> RunShown:
     """A run with its payloads, if the caller may see them."""
     record = _record(run)
-    came_to = await _came_to(client, run) if record.status in _WITH_RESULT else _NOTHING
+    end = await _end_of(client, run) if record.status in _WITH_RESULT else _NOTHING
     return RunShown(
         **_fields(record),
         hidden=not sees,
         input=_call(client, record) if sees else None,
         input_size=len(record.input),
-        result=plain(came_to.result) if sees else None,
+        result=plain(end.result) if sees else None,
         result_size=None if record.output is None else len(record.output),
-        unreadable=plain(came_to.unreadable) if sees else None,
-        error=_failure(client, run, came_to.error, sees),
+        unreadable=plain(end.unreadable) if sees else None,
+        error=_failure(client, run, end.error, sees),
         blocked=plain(record.blocked) if sees else None,
     )
 
 
 async def outcome(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> Outcome:
-    """What a run has come to; of one that continued, what the last one of its chain has."""
+    """How a run has ended; for one that continued, how the last run of its chain has."""
     try:
-        came_to = await _came_to(client, run)
+        end = await _end_of(client, run)
     except TimeoutError:
         return Outcome(id=run.id, status=run.status.value, done=False, hidden=not sees, unreadable=None, error=None)
     return Outcome(
@@ -78,14 +78,14 @@ async def outcome(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> Outcom
         status=run.status.value,
         done=True,
         hidden=not sees,
-        result=plain(came_to.result) if sees else None,
-        unreadable=plain(came_to.unreadable) if sees else None,
-        error=_failure(client, run, came_to.error, sees),
+        result=plain(end.result) if sees else None,
+        unreadable=plain(end.unreadable) if sees else None,
+        error=_failure(client, run, end.error, sees),
     )
 
 
 def fault(error: BaseException | None, sees: bool) -> Fault | None:
-    """An error: its class, and what it says if the caller may see that."""
+    """An error: its class, and its message if the caller may see that."""
     if error is None:
         return None
     name = error.type.rpartition(".")[2] if isinstance(error, StepFailed) and error.type else type(error).__name__
@@ -108,7 +108,7 @@ def entry_shown(entry: JournalEntry, sees: bool) -> EntryShown:
 
 
 def steps_shown(entries: Sequence[JournalEntry], sees: bool) -> list[StepShown]:
-    """What became of each step, from the entries about it."""
+    """The state of each step, from the entries about it."""
     steps: dict[str, StepShown] = {}
     for number, entry in enumerate(entries, 1):
         if entry.kind == "run_retrying":
@@ -148,31 +148,31 @@ def _failure(client: AsyncClient, run: AsyncRun[Any], error: BaseException | Non
     told = fault(error, sees)
     if told is None:
         return None
-    # Of the run that was read: of a chain, that is the one that ended it.
+    # The record as it was read: for a chain, that of the run that ended it.
     where = readable_traceback(client.codec, _record(run).error) if sees else None
     return Failure(**told.model_dump(), traceback=plain(where))
 
 
-async def _came_to(client: AsyncClient, run: AsyncRun[Any]) -> _CameTo:
-    """What a run has come to that has ended. TimeoutError if it has not."""
+async def _end_of(client: AsyncClient, run: AsyncRun[Any]) -> _End:
+    """How a run has ended. Raises TimeoutError if it has not."""
     if await run.wait(timeout=0) is RunStatus.COMPLETED:
         output = _record(run).output
         try:
-            return _NOTHING if output is None else _CameTo(result=client.codec.value(Shown).decode(output))
+            return _NOTHING if output is None else _End(result=client.codec.value(Shown).decode(output))
         except CodecError as unreadable:
-            # Written with another codec. That is no error of the run's, which has completed.
-            return _CameTo(unreadable=str(unreadable))
+            # Written with another codec. The run itself has completed, so this is no error of its own.
+            return _End(unreadable=str(unreadable))
     try:
         await run.result(timeout=0)
     except RunFailed as failed:
-        return _CameTo(error=failed.__cause__ or failed)
+        return _End(error=failed.__cause__ or failed)
     except RunCancelled as cancelled:
-        return _CameTo(error=cancelled)
+        return _End(error=cancelled)
     except HoldfastError as error:
         if type(error) is not HoldfastError:
             raise
-        # It ended in a way that leaves no result.
-        return _CameTo(error=error)
+        # The run ended in a way that leaves no result.
+        return _End(error=error)
     return _NOTHING
 
 

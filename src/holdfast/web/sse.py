@@ -1,7 +1,7 @@
-"""Server-sent events: how one is written, and an answer that sends them until there are no more or the client is gone.
+"""Server-sent events: how one is written, and a response that sends them until they end or the client is gone.
 
-Whoever leaves is noticed at once, not at the next event: then everything that the stream holds is let go. A comment
-now and then keeps proxies from closing a quiet connection, and finds those who left without a word.
+A client that leaves is noticed at once, not at the next event, and everything that its stream holds is released. A
+comment every now and then keeps proxies from closing a quiet connection, and finds clients that left without a word.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from starlette.types import Receive, Scope, Send
 
 MEDIA_TYPE = "text/event-stream"
 HEARTBEAT = 15.0
-"""Seconds between two signs of life."""
+"""Seconds between two comments that keep a quiet connection open."""
 HEAD = "holdfast.head"
-"""Set in a scope that asks for the head of an answer only."""
+"""Set in the scope of a request that asks only for the head of the answer."""
 _BUFFER = 100
 _END = {"type": "http.response.body", "body": b"", "more_body": False}
 T = TypeVar("T")
 
 
 def event(kind: str, data: Any, *, id: str | None = None) -> bytes:
-    """One event. `data` is JSON, which has no line breaks of its own."""
+    """Encode one event. `data` is encoded as JSON, which has no line breaks of its own."""
     lines = [f"event: {kind}"]
     if id is not None:
         lines.append(f"id: {id}")
@@ -34,10 +34,10 @@ def event(kind: str, data: Any, *, id: str | None = None) -> bytes:
 
 
 class Ending:
-    """Tells those who stay connected that their server is about to end.
+    """Tells requests that stay connected that their server is about to shut down.
 
-    An asyncio.Event belongs to the first event loop that waits for it; an application may be called in one loop after
-    another, as test clients do.
+    An asyncio.Event belongs to the first event loop that waits for it, but an application may be called in one loop
+    after another, as test clients do.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Ending:
 
 
 class EventStream(Response):
-    """An answer that lasts, until `ending` is set at the latest. `left` is called once, however it ends."""
+    """A response that sends events until they end or `ending` is set. `left` is called once, however it ends."""
 
     media_type = MEDIA_TYPE
 
@@ -89,7 +89,7 @@ class EventStream(Response):
             for task in done:
                 task.result()
             if done == {ending}:
-                # Whole, so that the caller comes back, to another server, with the id of the last event.
+                # End the response properly, so that the client comes back, to another server, with the last event's id.
                 pumping.cancel()
                 await asyncio.wait([pumping])
                 await send(_END)
@@ -103,7 +103,7 @@ class EventStream(Response):
                 await asyncio.gather(*tasks, return_exceptions=True)
                 await self._events.aclose()
             finally:
-                # Also if it is cancelled meanwhile: anyio does so on every turn of the loop.
+                # Even if this is cancelled meanwhile: anyio cancels again on every turn of the loop.
                 self._left()
 
     async def _pump(self, send: Send) -> None:
@@ -113,7 +113,7 @@ class EventStream(Response):
 
 
 async def with_heartbeats(events: AsyncIterator[bytes], pause: float) -> AsyncIterator[bytes]:
-    """The events, and a comment whenever there was none for so long."""
+    """The events, and a comment whenever none came for `pause` seconds."""
     coming: asyncio.Future[bytes] | None = None
     try:
         while True:
@@ -136,9 +136,9 @@ async def with_heartbeats(events: AsyncIterator[bytes], pause: float) -> AsyncIt
 
 
 async def merged(*sources: AsyncIterator[T]) -> AsyncGenerator[T, None]:
-    """What several sources bring, as it comes, until all have ended. A failure of one is a failure of all.
+    """What several sources yield, as it comes, until all have ended. If one fails, this fails.
 
-    Those of one source come in its order; of two sources, what was brought later may come first.
+    Order is kept within each source, not between them.
     """
     queue: asyncio.Queue[T | Exception | None] = asyncio.Queue(_BUFFER)
 

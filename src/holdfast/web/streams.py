@@ -1,6 +1,6 @@
 """A run's streams and changes of status, as server-sent events that resume by Last-Event-ID.
 
-The id of an event says how far each stream was read, so that any server can go on from it: nothing is kept here.
+The id of an event says how far each stream was read. The server keeps nothing, so any server can go on from it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ async def follow_run(
     name: Annotated[list[str] | None, Query(description="A stream of the run's; may be repeated.")] = None,
     last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
 ) -> EventStream:
-    """Events: `status` whenever that is another one, `item` for each item of the streams named, and `end` when the run,
-    or the last one that goes on after it, has ended; then the stream ends. On `error` connect again."""
+    """Events: `status` whenever the status changes, `item` for each item of the named streams, and `end` when the run,
+    or the last run that continues it, has ended; then the response ends. On `error`, connect again."""
     names = list(dict.fromkeys(name or []))
     if len(names) > 20 or not all(is_name(one, 200) for one in names):
         raise Refused(
@@ -75,11 +75,11 @@ async def _told(run: AsyncRun[Any], offsets: dict[str, int], sees: bool) -> Asyn
                 yield found
                 continue
             name, item = found
-            # The names and offsets of all streams are one id, which each item moves on when its turn has come to be
-            # sent, and not before: whoever comes back with it has seen all that it says.
+            # An event's id holds the names and offsets of all streams. An item moves it on only when it is its turn to
+            # be sent, so whoever comes back with an id has seen everything that it says.
             offsets[name] = item.offset
             yield _item(name, item, offsets, sees)
-        # As the last change was: read by its id, a run that went on would only say that it did.
+        # Not read again: by its id, a run that continued would only say so.
         yield event("end", {"id": run.id, "status": run.status.value})
     except HoldfastError as error:
         yield event("error", {"type": type(error).__name__, "detail": plain(str(error)) if sees else None})
@@ -111,7 +111,7 @@ def _item(name: str, item: StreamItem[Any], offsets: Mapping[str, int], sees: bo
 
 
 def _offsets(last_event_id: str | None, names: list[str]) -> dict[str, int]:
-    """Where each stream goes on."""
+    """The offset behind which each stream goes on."""
     offsets = dict.fromkeys(names, 0)
     if not last_event_id:
         return offsets
