@@ -1,9 +1,9 @@
 """Settings, resolved in one place for clients, workers, `holdfast.run` and the command.
 
-A setting is what was given as an argument; else `HOLDFAST_<NAME>` of the environment; else the nearest file upward
-from the working directory, which is a `holdfast.toml` (keys at its top) or a `pyproject.toml` with a table
-`[tool.holdfast]`; else its default. A wrong value is refused here, by the name of whoever said it. Nothing is read
-before `resolve` is called.
+A setting comes from the first of these that has it: the argument; the environment variable `HOLDFAST_<NAME>`; the
+nearest settings file upward from the working directory; the default. A settings file is a `holdfast.toml` (keys at the
+top level) or a `pyproject.toml` with a table `[tool.holdfast]`. A wrong value is refused here, with its origin named.
+Nothing is read before `resolve` is called.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _WORDS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What was resolved. None for a worker's number means: the worker's own default."""
+    """The resolved settings. None for a worker's setting means the worker's own default."""
 
     url: str = "sqlite:///holdfast.db"
     namespace: str = "default"
     schema: str | None = None
-    """The schema of a Postgres database that the tables live in."""
+    """The schema of the Postgres database that holds the tables."""
     max_payload: int | None = None
-    """The largest encoding of one value, in bytes; None: the codec's own limit."""
+    """The largest encoding of one value, in bytes. None: the codec's own limit."""
     max_retention: int | None = None
-    """Microseconds for which a run is kept after its end at most, whatever it asks for; None: no limit."""
+    """The longest time that a run is kept after its end, whatever it asks for, in microseconds. None: no limit."""
     event_retention: int | None = None
-    """Microseconds for which workers keep published events; None: a week."""
+    """How long workers keep published events, in microseconds. None: a week."""
     migrate: bool = True
     """Whether opening a store may bring its schema up to date."""
     queues: tuple[str, ...] | None = None
@@ -55,31 +55,31 @@ class Settings:
     processes: int = 1
     """How many worker processes `holdfast worker` runs."""
     workflows: tuple[str, ...] | None = None
-    """Where the command finds workflows: modules, files and folders; None: `workflows` in the working directory."""
+    """Where the command finds workflows: modules, files and folders. None: `workflows` in the working directory."""
     ignore: tuple[str, ...] = ("tests", "test_*.py", "conftest.py")
-    """Names of files and folders that it passes by."""
+    """Names of files and folders in which the command doesn't look for workflows."""
     codec: str | None = None
     """The codec of the command and of the workers that it starts, as module:attribute."""
     metrics: tuple[str, int] | None = None
-    """Where a worker serves its metrics, for Prometheus: a host and a port."""
+    """The host and port at which a worker serves its metrics for Prometheus."""
     tracing: bool = False
     """Whether workers and clients take part in OpenTelemetry's traces."""
     listen: tuple[str, int] = ("127.0.0.1", 8400)
-    """Where `holdfast serve` and `holdfast dev` answer: a host and a port."""
+    """The host and port of `holdfast serve` and `holdfast dev`."""
     api_keys: tuple[str, ...] = ()
-    """Keys of the REST API as they are kept, never the keys themselves: `holdfast keys` makes one."""
+    """Keys of the REST API in their stored form, never the keys themselves. `holdfast keys` makes one."""
     allow_remote: bool = False
-    """Whether it answers callers of other hosts without keys: something else guards it."""
+    """Whether the REST API answers other hosts without keys, because something else guards it."""
     cors: tuple[str, ...] = ()
-    """Origins whose pages may call it."""
+    """Origins whose pages may call the REST API."""
 
 
 def resolve(
     *, environ: Mapping[str, str] | None = None, directory: str | os.PathLike[str] | None = None, **given: Any
 ) -> Settings:
-    """The settings that hold, each from the first place that says something; an argument that is None says nothing.
+    """The settings, each from the first place that has it. An argument of None counts as not given.
 
-    `environ` and `directory` stand for the process's own environment and working directory.
+    `environ` and `directory` replace the process's own environment and working directory.
     """
     found = checked(given, lambda key: f"{key}=")
     found = {**_from_environment(os.environ if environ is None else environ), **found}
@@ -89,17 +89,17 @@ def resolve(
 
 
 def checked(given: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, Any]:
-    """The settings among `given` that say something, in their proper form. `place` names a key for its author."""
+    """The settings in `given` that are not None, checked and converted. `place(key)` says in errors where a key is."""
     found = {}
     for key, value in given.items():
         if key not in _CHECKS:
-            raise DefinitionError(f"{place(key)} is not a setting{_meant(key)}; known: {', '.join(_CHECKS)}")
+            raise DefinitionError(f"{place(key)} is not a setting{_suggestion(key)}; known: {', '.join(_CHECKS)}")
         if value is None:
             continue
         try:
             found[key] = _CHECKS[key](value)
         except ValueError as error:
-            # Never the value of `url` or of keys: there may be a secret in it.
+            # The values of `url` and `api_keys` are never shown: there may be a secret in them.
             shown = "" if key in _SECRET else repr(value)
             named = place(key)
             gap = " " if shown and not named.endswith("=") else ""
@@ -108,19 +108,19 @@ def checked(given: Mapping[str, Any], place: Callable[[str], str]) -> dict[str, 
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    # Other HOLDFAST_* variables may belong to somebody else, and an empty one is how some shells say "unset".
+    # Unknown HOLDFAST_* variables may belong to other programs. An empty one counts as unset, as in some shells.
     given = {key: environ.get(f"HOLDFAST_{key.upper()}") or None for key in _CHECKS}
     return checked(given, lambda key: f"the environment variable HOLDFAST_{key.upper()}")
 
 
 def settings_file(directory: str | os.PathLike[str] | None = None) -> Path | None:
-    """The nearest file with settings upward from `directory`, or from the working directory."""
+    """The nearest settings file, from `directory` (by default the working directory) upward."""
     found = _nearest(Path.cwd() if directory is None else Path(directory))
     return None if found is None else found[0]
 
 
 def settings_folder() -> Path | None:
-    """The folder of that file: the project's own, from which its modules are found."""
+    """The folder of the settings file, which is the project's: its modules are found from there."""
     file = settings_file()
     return None if file is None else file.parent
 
@@ -131,11 +131,12 @@ def _from_file(directory: Path) -> dict[str, Any]:
 
 
 def _nearest(directory: Path) -> tuple[Path, Any, str] | None:
-    """A file, the table in it that holds the settings, and how that table is written before a key."""
+    """The nearest settings file, its table of settings, and the prefix of a key in that table, for errors."""
     directory = directory.absolute()
     for place in (directory, *directory.parents):
         own, shared = place / "holdfast.toml", place / "pyproject.toml"
-        # os.path: a directory that may not be read is passed by. What has the name and is no file was meant to be one.
+        # os.path, not Path: a directory that can't be read is skipped. A folder or a broken link of that name is taken
+        # too, so that it becomes an error.
         if os.path.isfile(own) or os.path.isdir(own) or os.path.islink(own):
             return own, _parsed(own), ""
         if os.path.isfile(shared):
@@ -147,7 +148,7 @@ def _nearest(directory: Path) -> tuple[Path, Any, str] | None:
 
 def _parsed(file: Path) -> dict[str, Any]:
     try:
-        # With the mark that editors on Windows put before a text, which TOML knows nothing of.
+        # utf-8-sig: editors on Windows may write a byte order mark, which TOML does not allow.
         return tomllib.loads(file.read_text("utf-8-sig"))
     except IsADirectoryError:
         raise DefinitionError(f"{file} is a folder; expected a file with settings: rename it, or write one") from None
@@ -167,21 +168,24 @@ def _from_table(table: Any, file: Path, prefix: str) -> dict[str, Any]:
 
 
 def _anchored(url: str, directory: Path) -> str:
-    """A relative SQLite path in a file is meant from there; else every working directory had a database of its own."""
+    """The url with a relative SQLite path made absolute from the settings file's directory.
+
+    Relative to the working directory, each of these would have a database of its own.
+    """
     path = url.removeprefix(_SQLITE)
     if path == url or not path or path.startswith((":memory:", "/", "file:")) or Path(path).is_absolute():
         return url
-    # The path is part of a url already, the folder is none yet: of a name like "100%" or "c#" nothing may be lost.
+    # Only the directory is quoted, as it may have a "%" or a "#" in its name. The path is part of a url already.
     return f"{_SQLITE}{quote(str(directory.absolute()))}/{path}"
 
 
 def _anchored_target(target: str, directory: Path) -> str:
-    """A path in a file is meant from there, too; the name of a module is one everywhere."""
+    """A target with a relative path made absolute from the settings file's directory; a module's name as it is."""
     is_path = "/" in target or os.sep in target or target.startswith(".") or target.endswith(".py")
     return str(directory.absolute() / target) if is_path else target
 
 
-def _meant(key: str) -> str:
+def _suggestion(key: str) -> str:
     close = get_close_matches(key, _CHECKS, n=1, cutoff=0.65)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
@@ -199,14 +203,14 @@ def _text(value: Any) -> str:
 
 
 def _name(value: Any) -> str:
-    """Text that goes into the database: a byte of the environment's that is no UTF-8 can't."""
+    """Text that the database can hold. A variable of the environment may hold bytes that are no UTF-8."""
     if not is_text(value):
         raise ValueError("expected text without a NUL or a lone surrogate")
     return _text(value)
 
 
 def _schema(value: Any) -> str:
-    """A name that Postgres takes without quotes; what begins with pg_ is its own."""
+    """A schema name that Postgres takes without quotes. Names that begin with pg_ are its own."""
     if not isinstance(value, str) or _SCHEMA.fullmatch(value) is None:
         raise ValueError("expected lower-case letters, digits and underscores, at most 63, no pg_ in front")
     return value
@@ -243,7 +247,10 @@ def _switch(value: Any) -> bool:
 
 
 def duration(value: Any) -> int:
-    """A duration as files, variables and options give it, `"1h30m"` or seconds, in microseconds. Raises BadDuration."""
+    """A duration as written in files, variables and options (`"1h30m"` or seconds), in microseconds.
+
+    Raises BadDuration.
+    """
     return microseconds(_as_number(value))
 
 
@@ -255,7 +262,7 @@ def _duration(value: Any) -> int:
 
 
 def _as_number(value: Any) -> Any:
-    """Where there is only text, seconds are text, too."""
+    """Text that holds a number as that number: variables and options give seconds as text."""
     return float(value) if isinstance(value, str) and value.strip().replace(".", "", 1).isdecimal() else value
 
 
@@ -268,7 +275,7 @@ def _lease(value: Any) -> int:
 
 def _origins(value: Any) -> tuple[str, ...]:
     origins = _texts(value)
-    # A browser sends just this, and it is compared as text: with a path, or without its scheme, it never fits.
+    # Origins are compared as text with what browsers send: one with a path or without a scheme would never match.
     if not all(origin == "*" or _ORIGIN.fullmatch(origin) for origin in origins):
         raise ValueError("expected origins as browsers send them, such as https://app.example.com, or *")
     return origins

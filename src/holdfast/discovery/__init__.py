@@ -1,8 +1,7 @@
-"""Finding workflows: modules are loaded by name, by file or by folder, and what stands in them is collected.
+"""Finds workflows: loads modules by name, by file or by folder, and collects what they hold.
 
-Loading a module executes it, so this happens in the process that is going to work with it, and in no other. A module
-has one name, however it was named: a file that was loaded already is not loaded a second time. Whatever is wrong is
-an error that says in which file and line.
+Loading a module executes it, so only the process that will use it loads it. A module is loaded once, under one name,
+whether it is given by name or by file. Errors name the file and line.
 """
 
 from .finding import Found, discover, find_codec, survey

@@ -1,4 +1,4 @@
-"""Collecting what a worker is given: workflows, resources, middleware and a codec, each once."""
+"""Collects what a worker needs, each thing once: workflows, resources, middleware and a codec."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _DEFAULT = "workflows"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What the modules hold that a worker is given."""
+    """What the modules hold that a worker needs."""
 
     workflows: tuple[Workflow[Any, Any], ...]
     resources: tuple[Resource[Any], ...]
-    """Those of the modules, and of the modules that their steps come from."""
+    """The resources of the modules, and of the modules that define their steps."""
     middleware: tuple[Callable[[StepInfo], Any], ...]
-    """What a module lists under the name `middleware`."""
+    """The items of each module's list `middleware`."""
     codec: Codec | None
-    """The one that a module holds, if any does."""
+    """The codec that a module holds, if any does."""
 
 
 def discover(
@@ -53,14 +53,14 @@ def discover(
     directory: str | os.PathLike[str] | None = None,
     home: str | os.PathLike[str] | None = None,
 ) -> Found:
-    """Load what `targets` name and collect what stands in it.
+    """Load the modules that `targets` name and collect what they hold.
 
-    A target is the name of a module, `module:attribute`, a `.py` file or a folder; of a package or folder all modules
-    are loaded that no pattern in `ignore` names. Without targets it is the package, folder or module `workflows` in
-    `directory` or else in `home`. Both are searched for modules before anything else.
+    A target is the name of a module, `module:attribute`, a `.py` file or a folder. Of a package or folder all modules
+    are loaded, except those that a pattern in `ignore` matches. The default target is the package, folder or module
+    `workflows` in `directory`, or else in `home`. Both are searched for modules before the rest of `sys.path`.
 
-    Raises DefinitionError for a target that is not there, a module that can't be loaded, or if no workflow was found;
-    DuplicateWorkflow if two have one name and version.
+    Raises DefinitionError if a target does not exist or holds no workflow, or if a module can't be loaded;
+    DuplicateWorkflow if two workflows have the same name and version.
     """
     collected = _Collected()
     _collect(collected, targets, ignore, directory, home)
@@ -74,7 +74,7 @@ def survey(
     directory: str | os.PathLike[str] | None = None,
     home: str | os.PathLike[str] | None = None,
 ) -> tuple[Found, list[DefinitionError]]:
-    """As `discover`, but whatever is wrong is listed, and the rest is found all the same: for a report."""
+    """As `discover`, for a report: errors are returned as a list, and everything else is still found."""
     collected = _Collected(problems=[])
     with collected.attempt():
         _collect(collected, targets, ignore, directory, home)
@@ -138,7 +138,7 @@ def _default_in(roots: Iterable[Path]) -> tuple[str, ...]:
 
 
 class _Target:
-    """One word of the command line or the settings."""
+    """One target of the command line or the settings."""
 
     def __init__(self, text: str, directory: Path, ignore: tuple[str, ...]) -> None:
         self.text = text
@@ -147,7 +147,7 @@ class _Target:
 
     def collect(self, collected: _Collected) -> None:
         path = self._directory / self.text
-        # A folder of that name may be a package that is named as a module, too: both ways lead to the same modules.
+        # The text may name both a folder and a package: as either it gives the same modules.
         if self._looks_like_a_path() or (path.is_dir() and ":" not in self.text):
             self._collect_path(path, collected)
             return
@@ -205,11 +205,11 @@ class _Target:
 
 
 class _Collected:
-    """What was found so far, each once, in the order in which it was found."""
+    """What was found so far, each thing once, in the order of finding."""
 
     def __init__(self, problems: list[DefinitionError] | None = None) -> None:
         self.problems = problems
-        """Where what is wrong is kept; None: it is raised."""
+        """The errors so far; None: errors are raised."""
         self.workflows: dict[tuple[str, str], Workflow[Any, Any]] = {}
         self._resources: dict[int, Resource[Any]] = {}
         self._middleware: dict[int, Callable[[StepInfo], Any]] = {}
@@ -218,12 +218,12 @@ class _Collected:
         self._known: set[str] = set()
 
     def is_known(self, target: str) -> bool:
-        """Whether the target held workflows, even if others had led to them before."""
+        """Whether the target holds workflows, even if earlier targets held them too."""
         return target in self._known
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Inside, what is wrong is kept instead of raised, where anything is kept at all."""
+        """Inside, a DefinitionError is added to `problems`, or raised if that is None."""
         try:
             yield
         except DefinitionError as problem:
@@ -282,7 +282,7 @@ class _Collected:
         )
 
     def _add_surroundings(self, module: ModuleType) -> None:
-        """What steps need besides their arguments, also from the modules that the steps themselves come from."""
+        """Collect what the steps need besides their arguments, also from the modules that define the steps."""
         if module.__name__ in self._visited:
             return
         self._visited.add(module.__name__)

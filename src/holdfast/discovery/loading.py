@@ -1,4 +1,4 @@
-"""Loading modules by name and by file, and saying in which file and line something is wrong with one."""
+"""Loads modules by name or by file, with errors that name the file and line at fault."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ ADVICE = (
 
 
 def load(name: str, *, file: Path | None = None, advice: str = ADVICE) -> ModuleType:
-    """The module of that name, executed if nobody has yet. Raises DefinitionError, with the line that is wrong, or with
-    what else to do if there is none."""
+    """The module of that name, loaded if it is not yet.
+
+    Raises DefinitionError with the line that failed, or with `advice` if there is no such module.
+    """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -37,7 +39,7 @@ def load(name: str, *, file: Path | None = None, advice: str = ADVICE) -> Module
 
 
 def load_file(file: Path, name: str, root: Path) -> ModuleType:
-    """The module that a file below `root` is. Raises DefinitionError if that name is already another file's."""
+    """The module of a file below `root`. Raises DefinitionError if its name already belongs to another file."""
     search_first(root)
     loaded = load(name, file=file)
     if not _is_from(loaded, file):
@@ -49,14 +51,14 @@ def load_file(file: Path, name: str, root: Path) -> ModuleType:
 
 
 def _unloadable(name: str, error: BaseException) -> DefinitionError:
-    said = traceback.format_exception_only(error)[-1].strip()
+    reason = traceback.format_exception_only(error)[-1].strip()
     if isinstance(error, SystemExit):
-        said = "it ends the process when it is imported; put what it does behind `if __name__ == '__main__':`"
-    return DefinitionError(f"the module {name!r} can't be loaded: {_raised_at(error)}: {said}")
+        reason = "it ends the process when it is imported; put what it does behind `if __name__ == '__main__':`"
+    return DefinitionError(f"the module {name!r} can't be loaded: {_raised_at(error)}: {reason}")
 
 
 def _raised_at(error: BaseException) -> str:
-    """File and line of what went wrong: the innermost place that is neither Python's import nor a library."""
+    """File and line of the error: of the innermost frame outside Python's import system and of libraries."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{shown(error.filename)}, line {error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
@@ -71,10 +73,10 @@ def _is_installed(filename: str) -> bool:
 
 
 def loaded_from(file: Path) -> ModuleType | None:
-    """The module that was loaded from a file, under whichever name."""
+    """The module that was loaded from this file, whatever its name."""
     for module in list(sys.modules.values()):
         origin = getattr(module, "__file__", None)
-        # The name first: asking the file system about every module takes a while.
+        # Names are compared first: asking the file system about every module is slow.
         is_candidate = origin is not None and os.path.basename(origin) == file.name and module.__name__ != "__main__"
         if is_candidate and _is_from(module, file):
             return module
@@ -87,7 +89,7 @@ def _is_from(module: ModuleType, file: Path) -> bool:
 
 
 def root_of_file(file: Path) -> tuple[Path, str]:
-    """What to search, and the package that the file is in: as if it were run as a script, unless it is in a package."""
+    """The folder to search for modules, and the package of the file; without one, its own folder and ""."""
     root = file.parent
     parts: list[str] = []
     while (root / "__init__.py").is_file() and root.name.isidentifier():
@@ -97,7 +99,10 @@ def root_of_file(file: Path) -> tuple[Path, str]:
 
 
 def root_of_folder(folder: Path) -> tuple[Path, str]:
-    """A folder is a package even without an `__init__.py`: files in it may be called as other modules are."""
+    """As `root_of_file`, for the files in a folder.
+
+    The folder is a package even without an `__init__.py`: else its files' names might clash with other modules'.
+    """
     if not folder.name.isidentifier():
         return folder, ""
     root, prefix = root_of_file(folder)
@@ -105,14 +110,14 @@ def root_of_folder(folder: Path) -> tuple[Path, str]:
 
 
 def name_below(file: Path, folder: Path, prefix: str) -> str:
-    """The name of the module that a file is, by its place below the folder of the package `prefix`."""
+    """The name of a file's module. `folder` is the folder of the package `prefix`."""
     parts = file.relative_to(folder).with_suffix("").parts
     parts = parts[:-1] if parts[-1] == "__init__" else parts
     return ".".join([prefix, *parts] if prefix else parts)
 
 
 def search_first(root: Path) -> None:
-    """Let modules be found there before anywhere else, as if a script there had been started."""
+    """Make `root` the first entry of `sys.path`, as if a script in it had been started."""
     text = str(root)
     if sys.path[:1] != [text]:
         sys.path[:] = [text, *(entry for entry in sys.path if entry != text)]
@@ -135,7 +140,7 @@ def place_of_function(fn: Callable[..., Any]) -> str:
 
 
 def shown(filename: str) -> str:
-    """A path as people would type it."""
+    """A path for people: relative to the working directory if it is below it."""
     try:
         return str(Path(filename).relative_to(Path.cwd()))
     except ValueError:

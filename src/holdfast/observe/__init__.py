@@ -1,7 +1,7 @@
-"""Observe: what happens, as typed facts, and what is made of them: metrics, traces, log records.
+"""Observe: typed facts about what happens, and the metrics, traces and log records made from them.
 
-A worker and a client hand facts to the observers they were given, and know nothing of what those do. This is the only
-room that knows of Prometheus and OpenTelemetry, and it loads them when somebody asks for them, never before.
+Workers and clients hand facts to the observers they were given, and know nothing else of them. Only this room knows
+Prometheus and OpenTelemetry, and it loads them only when they are asked for.
 """
 
 from .chosen import observers_of

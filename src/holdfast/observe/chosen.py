@@ -1,4 +1,4 @@
-"""Which observers the settings ask for, where none were given."""
+"""The observers that the settings ask for, where none were given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from .tracing import Tracing
 
 
 def observers_of(settings: Settings, *, is_worker: bool) -> list[Observer]:
-    """Those of `metrics` and `tracing`. A port is served by workers only: a client's numbers need `observers=`."""
+    """The observers for the settings `metrics` and `tracing`.
+
+    Only workers serve a metrics port, so a client's numbers need `observers=`.
+    """
     found: list[Observer] = []
     if settings.metrics is not None and is_worker:
         host, port = settings.metrics

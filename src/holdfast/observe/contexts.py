@@ -1,7 +1,7 @@
-"""Where code stands in a trace: contexts of OpenTelemetry, read, written and made current.
+"""OpenTelemetry contexts: read from text, written as text, and made current.
 
-What every step pays for is made here by the shortest way there is, and by the public one wherever OpenTelemetry is not
-as it was when that was found.
+What every step pays for takes shortcuts through OpenTelemetry's internals, and its public API where those differ from
+what the shortcut expects.
 
 Loaded only when tracing is asked for: this module imports OpenTelemetry.
 """
@@ -22,11 +22,11 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, Trace
 EMPTY = Context()
 NO_STATE = TraceState()
 [CURRENT] = trace.set_span_in_context(trace.INVALID_SPAN, EMPTY)
-"""The name under which a context holds the current span."""
+"""The key under which a context holds the current span."""
 
 
 class _Sampled(TraceFlags):
-    """Says so without working it out: processors ask every span."""
+    """Flags whose `sampled` is a constant, not a computed property: processors ask for it on every span."""
 
     sampled = True
 
@@ -35,13 +35,13 @@ SAMPLED, DROPPED = _Sampled(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
 
 
 def written(context: SpanContext) -> str:
-    """A span's context as W3C writes it: a traceparent, and after a space its tracestate, if there is one."""
+    """A span's context in W3C's form: the traceparent, followed by a space and the tracestate if there is one."""
     text = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
     return f"{text} {context.trace_state.to_header()}" if context.trace_state else text
 
 
 def read(text: str | None) -> SpanContext | None:
-    """What `written` wrote. Anything else is no trace at all."""
+    """The span context in a text from `written`; None for any other text."""
     if text is None:
         return None
     parent, _, state = text.partition(" ")
@@ -57,14 +57,14 @@ def read(text: str | None) -> SpanContext | None:
 
 
 def current_trace() -> str | None:
-    """The trace that the running code is in."""
+    """The current span's context as text; None outside of any trace."""
     context = trace.get_current_span().get_span_context()
     return written(context) if context.is_valid else None
 
 
 @contextmanager
 def within(text: str) -> Iterator[None]:
-    """Be in a trace that came from outside; a server that is traced by something else is in it already."""
+    """Enter a trace that came from outside, unless there is a current span: then another tool has entered it."""
     found = None if trace.get_current_span().get_span_context().is_valid else read(text)
     if found is None:
         yield
@@ -77,9 +77,9 @@ def within(text: str) -> Iterator[None]:
 
 
 class OwnContext(SpanContext):
-    """One whose parts need no looking at: we have drawn them ourselves."""
+    """A SpanContext that is made without checks of its parts, which are our own."""
 
-    trace_flags = property(itemgetter(3))  # The same without a call in Python.
+    trace_flags = property(itemgetter(3))  # As the base's property, without a call in Python.
 
 
 make_context: Callable[[type[SpanContext], tuple[int, int, bool, TraceFlags, TraceState, bool]], SpanContext] = (
@@ -87,7 +87,7 @@ make_context: Callable[[type[SpanContext], tuple[int, int, bool, TraceFlags, Tra
 )
 
 if make_context(OwnContext, (1, 2, False, SAMPLED, NO_STATE, True)) != SpanContext(1, 2, False, SAMPLED):
-    # Another release of OpenTelemetry, in which it is made of something else.
+    # In this release of OpenTelemetry a SpanContext is another tuple.
     def make_context(
         kind: type[SpanContext], parts: tuple[int, int, bool, TraceFlags, TraceState, bool]
     ) -> SpanContext:
@@ -95,7 +95,7 @@ if make_context(OwnContext, (1, 2, False, SAMPLED, NO_STATE, True)) != SpanConte
 
 
 def _setter() -> Callable[[Context], object]:
-    """What makes a context current, in the fewest calls: that is what `attach` does, with the SDK's own keeping."""
+    """The cheapest function that makes a context current: the contextvar's `set`, which `attach` calls by default."""
     kept = getattr(keeping, "_RUNTIME_CONTEXT", None)
     found = getattr(kept, "_current_context", None)
     return found.set if type(kept) is ContextVarsRuntimeContext and isinstance(found, ContextVar) else attach

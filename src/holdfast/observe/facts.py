@@ -1,8 +1,8 @@
 """Facts: what has happened, as frozen records. Instants and durations are whole microseconds.
 
-A fact about a run is told when it is durable; one about a step's attempt when the attempt has ended, whatever becomes
-of its result. A fact may be told twice if a worker dies at the wrong moment, and not at all if it dies at another:
-they are for watching, and nothing may be built on their number. The journal is the truth.
+A fact about a run is reported when it is durable. A fact about an attempt is reported when the attempt has ended, even
+if its result is never recorded. When a worker dies, a fact may be reported twice or not at all, so don't rely on their
+number: facts are for watching, and the journal is the truth.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from holdfast.define import RunInfo, StepInfo
 from holdfast.model import ClaimedRun, Instant, RunStatus
 
 StepStatus: TypeAlias = Literal["completed", "failed", "retrying", "cancelled"]
-"""How an attempt ended: `retrying` failed and will be tried again, `cancelled` is one that nobody wants any more."""
+"""How an attempt ended. `retrying` failed and will be tried again; the result of `cancelled` is no longer wanted."""
 StepEnd: TypeAlias = tuple[StepInfo, StepStatus, Instant]
-"""What a StepEnded says, for those who hear of many steps in one call: to make and read a fact for each costs more."""
+"""A StepEnded as a tuple, for observers that get many in one call: making and reading a fact for each costs more."""
 
 
 class _Fact(msgspec.Struct, frozen=True, gc=False):
@@ -26,7 +26,7 @@ class _Fact(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunsStarted(_Fact, frozen=True, gc=False):
-    """A client has started runs; those that were there already don't count."""
+    """A client has started runs. Runs that existed already don't count."""
 
     workflow: str
     version: str
@@ -34,18 +34,18 @@ class RunsStarted(_Fact, frozen=True, gc=False):
 
 
 class RunsClaimed(_Fact, frozen=True, gc=False):
-    """A worker has claimed these runs: several, or the one that is driven. A run's first claim has the epoch 1: there
-    it begins."""
+    """A worker has claimed these runs, or the one run that it drives. A run with epoch 1 begins with this claim."""
 
     runs: Sequence[ClaimedRun]
     took: int
 
 
 class RunReplayed(_Fact, frozen=True, gc=False):
-    """A body was rebuilt from its journal, by so many inputs."""
+    """A body was rebuilt from its journal."""
 
     run: RunInfo
     length: int
+    """How many inputs were delivered."""
 
 
 class RunRetrying(_Fact, frozen=True, gc=False):
@@ -55,7 +55,7 @@ class RunRetrying(_Fact, frozen=True, gc=False):
 
 
 class RunEnded(_Fact, frozen=True, gc=False):
-    """A run has ended here. One that is cancelled before it began, or by force, ends in the store, and nobody tells."""
+    """A run has ended here. One that is cancelled before it began, or by force, ends in the store without a fact."""
 
     run: RunInfo
     status: RunStatus
@@ -63,7 +63,7 @@ class RunEnded(_Fact, frozen=True, gc=False):
 
 
 class RunBlocked(_Fact, frozen=True, gc=False):
-    """A run can't go on, is intact, and will be tried again."""
+    """A run is blocked: it can't go on, is intact, and will be tried again."""
 
     run: RunInfo
     reason: str
@@ -87,7 +87,7 @@ class StepEnded(_Fact, frozen=True, gc=False):
 
     @property
     def end(self) -> StepEnd:
-        """The same as one of many."""
+        """The same fact as a tuple."""
         return self.step, self.status, self.at
 
 
@@ -100,7 +100,7 @@ class MessageTaken(_Fact, frozen=True, gc=False):
     name: str | None
     at: Instant
     trace: str | None = None
-    """Where its sender stood in a trace, as W3C writes it."""
+    """The sender's span context, in W3C's form."""
 
 
 class MessageSent(_Fact, frozen=True, gc=False):
@@ -109,9 +109,9 @@ class MessageSent(_Fact, frozen=True, gc=False):
     kind: str
     """"signal", "event" or "hook"."""
     name: str | None
-    """A hook's name is not known to whoever resumes it."""
+    """None for a hook: the client that resumes it does not know its name."""
     run_id: str | None
-    """Of a signal only."""
+    """The run that a signal is for; None for an event or a hook."""
     took: int
 
 
@@ -130,40 +130,40 @@ class RowsWritten(_Fact, frozen=True, gc=False):
 
 
 class WorkerLost(_Fact, frozen=True, gc=False):
-    """A worker was taken for dead; others have its runs."""
+    """A worker has lost its lease: it was taken for dead, and other workers have its runs."""
 
     worker_id: str
 
 
 class RunsSwept(_Fact, frozen=True, gc=False):
-    """Ended runs that were kept long enough are gone, and so are events."""
+    """Runs and events were removed after their retention."""
 
     runs: int
     events: int
 
 
 class Load(_Fact, frozen=True, gc=False):
-    """What a worker has in its hands."""
+    """How many runs and attempts a worker holds."""
 
     held: Mapping[str, int]
-    """Runs by workflow: those that advance, have a step in flight, or wait for a short while."""
+    """Runs by workflow that advance, have a step in flight, or wait for a short while."""
     busy: int
-    """Runs that advance or have a step in flight: what `concurrency` bounds."""
+    """Runs that advance or have a step in flight, which `concurrency` bounds."""
     steps: int
     """Attempts in flight."""
     parked: int
-    """Runs that the store has, and whose bodies are still in this process's memory."""
+    """Parked runs whose bodies are still in this process's memory."""
 
 
 class WorkerBegan(_Fact, frozen=True, gc=False):
-    """A worker serves. `load` may be called at any time and from any thread until it has ended."""
+    """A worker has begun to serve. Until it has ended, `load` may be called at any time and from any thread."""
 
     worker_id: str
     load: Callable[[], Load]
 
 
 class WorkerEnded(_Fact, frozen=True, gc=False):
-    """A worker has stopped, or its lease was lost and it begins anew under another id."""
+    """A worker has stopped, or has lost its lease and begins again under another id."""
 
     worker_id: str
 

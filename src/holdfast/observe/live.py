@@ -1,4 +1,4 @@
-"""A span that is current while something executes, and exported when that has ended.
+"""The spans of runs, steps and messages.
 
 Loaded only when tracing is asked for: this module imports OpenTelemetry.
 """
@@ -26,38 +26,36 @@ _SCOPE = InstrumentationScope("holdfast")
 
 
 class LiveSpan(trace.Span, ReadableSpan):
-    """A span that is current while something executes, and exported when that has ended."""
+    """A span that user code may write to until it ends, and that is then exported."""
 
-    # The names are those that ReadableSpan reads.
-    __slots__ = ("_end_time", "_extra", "_start_time")
-    # What most spans have in common is the class's.
+    # Named as ReadableSpan reads them.
+    __slots__ = ("_end_time", "_start_time", "_user_attributes")
+    # Values that most spans share are the class's.
     _name: str
     _kind = SpanKind.CONSUMER
     _events: Sequence[Event] = ()
     _links: Sequence[trace.Link] = ()
     _status = UNSET
     _instrumentation_info = None
-    # What all spans of one tracer have in common is that of classes of their own, which `Spans` derives.
+    # `Spans` derives classes for each tracer, with the values that all its spans share.
     _instrumentation_scope = _SCOPE
     _resource: Any
     _limits: SpanLimits
 
     _context: SpanContext
     _end_time: int | None
-    _extra: BoundedAttributes | None
-    """What user code has said of it."""
+    _user_attributes: BoundedAttributes | None
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What is said of it."""
-        # Put together for those who read it, on whose thread that is: most spans go to an exporter, and some nowhere.
-        found = self._told()
-        return found if self._extra is None else {**found, **self._extra}
+        # Made when they are read, which an exporter does in its own thread, and for some spans nobody does.
+        found = self._own_attributes()
+        return found if self._user_attributes is None else {**found, **self._user_attributes}
 
     _attributes = attributes
 
-    def _told(self) -> dict[str, Any]:
-        """What we say of it."""
+    def _own_attributes(self) -> dict[str, Any]:
+        """The attributes that Holdfast sets."""
         raise NotImplementedError
 
     def get_span_context(self) -> SpanContext:
@@ -72,12 +70,12 @@ class LiveSpan(trace.Span, ReadableSpan):
 
     def set_attribute(self, key: str, value: Any) -> None:
         if self._end_time is None:
-            if self._extra is None:
+            if self._user_attributes is None:
                 limits = self._limits
-                self._extra = BoundedAttributes(
+                self._user_attributes = BoundedAttributes(
                     limits.max_span_attributes, {}, immutable=False, max_value_len=limits.max_span_attribute_length
                 )
-            self._extra[key] = value
+            self._user_attributes[key] = value
 
     def add_event(self, name: str, attributes: Mapping[str, Any] | None = None, timestamp: int | None = None) -> None:
         if self._end_time is None:
@@ -117,92 +115,91 @@ class LiveSpan(trace.Span, ReadableSpan):
             self._links = (*self._links, trace.Link(context, attributes))
 
     def end(self, end_time: int | None = None) -> None:
-        """Nothing: the step's end is the span's, whoever thinks it is theirs to end."""
+        """Do nothing: user code may call this, but the span ends with its step."""
 
 
 class MessageSpan(LiveSpan):
-    """That of a message which a run has taken in."""
+    """The span of a message that a run has taken in."""
 
-    __slots__ = ("_context", "_parent", "_said")
-    _said: dict[str, Any]
+    __slots__ = ("_context", "_fixed_attributes", "_parent")
+    _fixed_attributes: dict[str, Any]
 
-    def _told(self) -> dict[str, Any]:
-        return dict(self._said)
+    def _own_attributes(self) -> dict[str, Any]:
+        return dict(self._fixed_attributes)
 
 
 class RunSpan(LiveSpan):
-    """That of a run, which has ended."""
+    """The span of a run that has ended."""
 
     __slots__ = ("_context", "_parent", "_run", "_state")
     _name = "workflow.run"
     _run: RunInfo
     _state: str
-    """How it ended."""
+    """How the run ended."""
 
-    def _told(self) -> dict[str, Any]:
+    def _own_attributes(self) -> dict[str, Any]:
         return {**named(self._run), "status": self._state}
 
 
 class StepSpan(LiveSpan):
-    """That of an attempt of a step.
+    """The span of one attempt of a step.
 
-    There is one for every step, and it is kept until it is exported, so it is one object and no more: what else there
-    is to it follows from what it holds, and is made for whoever asks. What it says of its step is copied when that has
-    ended, for many one after the other, which takes half as long as in the midst of something else.
+    Each attempt has one, and it is kept until it is exported, so it is a single object: its context and attributes are
+    made when they are read. The step's data is copied after the step has ended, for many steps in a row, which takes
+    half as long as between other work.
     """
 
-    __slots__ = ("_attempt", "_id", "_mode", "_of", "_run", "_state", "_step")
+    __slots__ = ("_attempt", "_id", "_live_step", "_run", "_state", "_step", "_step_kind")
     _name = "workflow.step"
     _kind = SpanKind.INTERNAL
-    _of: StepInfo | None
-    """The step while it executes; None when all was copied."""
+    _live_step: StepInfo | None
+    """The step while it executes; None once its data is copied."""
     _id: int
     _run: RunInfo
     _step: str
-    _mode: str
+    _step_kind: str
     _attempt: int
     _state: str
-    """How it ended."""
+    """How the attempt ended."""
 
     def copy(self, step: StepInfo) -> None:
-        """Take from the step what is said of it. Whoever does it again, in whichever thread, takes the same."""
+        """Copy the step's data. Safe to repeat, in any thread: the data does not change."""
         self._run = step.run
         self._step = step.name
-        self._mode = step.kind
+        self._step_kind = step.kind
         self._attempt = step.attempt
         self._start_time = step.began_at * 1_000
 
     @property
-    def _context(self) -> SpanContext:  # type: ignore[override]  # nobody writes it
+    def _context(self) -> SpanContext:  # type: ignore[override]  # it is never assigned
         above = self._parent
         return make_context(OwnContext, (above[0], self._id, False, above[3], above[4], True))
 
     context = _context
 
     @property
-    def _parent(self) -> SpanContext:  # type: ignore[override]  # nobody writes it
-        step = self._of
+    def _parent(self) -> SpanContext:  # type: ignore[override]  # it is never assigned
+        step = self._live_step
         above: SpanContext = (self._run if step is None else step.run).span.context
         return above
 
     @property
     def start_time(self) -> int | None:
-        """When the attempt began."""
-        step = self._of
+        step = self._live_step
         return self._start_time if step is None else step.began_at * 1_000
 
-    def _told(self) -> dict[str, Any]:
-        step = self._of
+    def _own_attributes(self) -> dict[str, Any]:
+        step = self._live_step
         if step is not None:
             self.copy(step)
         run = self._run
         found = {
             "workflow.name": run.workflow,
             "workflow.version": run.version,
-            # Not what its body is told, which may be living through another run's past just when this is read.
+            # Not `run.id`: while the body replays the history of a run that this one retries, that is the other's.
             "run_id": run.own_id,
             "step.name": self._step,
-            "step.kind": self._mode,
+            "step.kind": self._step_kind,
             "step.attempt": self._attempt,
         }
         if self._end_time is not None:
@@ -211,5 +208,5 @@ class StepSpan(LiveSpan):
 
 
 def named(run: RunInfo | RunRecord) -> dict[str, Any]:
-    """What all spans of a run say."""
+    """The attributes that all spans of a run have."""
     return {"workflow.name": run.workflow, "workflow.version": run.version, "run_id": run.id}

@@ -1,6 +1,6 @@
-"""Log records that say which run, step and trace they belong to. Nothing here is set up unless somebody attaches it.
+"""Log records that say which run, step and trace they belong to. Nothing here is attached by itself.
 
-`holdfast.logger` says so by itself. For every other logger, the filter goes on a handler:
+`holdfast.logger` needs no filter. For all other loggers, add the filter to a handler:
 
     handler = logging.StreamHandler()
     handler.addFilter(LogContext())
@@ -25,17 +25,16 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "ta
 class LogContext(logging.Filter):
     """Gives records `run_id`, `workflow`, `workflow_version`, `step`, `attempt`, `trace_id` and `span_id`.
 
-    They are None where there is none of it, so that a format may name them. What a record says of them itself stays, if
-    it was logged outside a run.
+    Each is None where it does not apply, so that a format may name it. Outside a run, a record's own values stay.
 
-    A record that a body logs while it replays is dropped: it was logged when it first happened. So is what the
-    `finally` blocks of a body log that is put away: its run has not come there. Attach it to handlers: a filter on a
-    logger does not see what comes from the loggers below it.
+    A record that a body logs while it replays is dropped: it was logged when it first happened. So is a record from a
+    `finally` block of a body that is put away: its run has not come to that block. Attach the filter to handlers: on a
+    logger it does not see records of the loggers below.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         for name in _FIELDS:
-            # It may be known already: by `extra`, or by a filter that saw it before another thread took it over.
+            # A value may be there already: from `extra`, or from this filter before the record went to another thread.
             record.__dict__.setdefault(name, None)
         scope = current_scope.get()
         if scope is None:
@@ -51,7 +50,7 @@ class LogContext(logging.Filter):
         return not scope.is_silent
 
     def _trace(self, record: logging.LogRecord, trace: str | None) -> None:
-        # Only what is loaded anyway is asked: in a step it is the step's span, or one that user code has made in it.
+        # Only if OpenTelemetry is loaded. In a step the current span is the step's, or one that user code made in it.
         api = sys.modules.get("opentelemetry.trace")
         context = None if api is None else api.get_current_span().get_span_context()
         if context is not None and context.is_valid:
@@ -65,9 +64,9 @@ class LogContext(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON: time, level, logger, message, what LogContext found, and what `extra` held.
+    """A record as one line of JSON: time, level, logger, message, LogContext's values, and `extra`.
 
-    Values are as the REST API and `--json` show them: a datetime is its ISO text, a set is an array, NaN is null.
+    Values are shown as in the REST API and by `--json`: a datetime is its ISO text, a set is an array, NaN is null.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -1,6 +1,7 @@
-"""Observer: who is told. Observers: all of those that one worker or client was given.
+"""Observer: what receives facts. Observers: all observers of one worker or client.
 
-An observer never changes what happens. One that raises is logged, and the others and the run don't notice.
+An observer never changes what happens. If one raises, the error is logged, and neither the run nor the other observers
+are affected.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ _log = logging.getLogger("holdfast.observe")
 class Observer:
     """Derive from it, override what you need, and give it to a worker or a client: `observers=[Mine()]`.
 
-    Everything here is called on the path that runs take, most of it on the worker's event loop: be quick, never block.
-    A client calls from whatever thread it is used in.
+    All methods are called while runs wait, most of them on the worker's event loop: be quick, never block. A client
+    calls them in the thread that uses the client.
     """
 
     def open(self) -> None:
-        """A worker is about to begin. May raise: then the worker does not begin."""
+        """A worker is about to begin. If this raises, the worker does not begin."""
 
     def close(self) -> None:
         """The worker has stopped."""
@@ -36,58 +37,63 @@ class Observer:
         """Something has happened."""
 
     def hold(self, run: RunInfo) -> None:
-        """A run has come into this worker's hands, and nothing of it has executed here yet."""
+        """A worker has taken a run, and nothing of it has executed there yet."""
 
     def enter(self, step: StepInfo) -> None:
-        """An attempt is about to execute, and this is its own context: what is set in a contextvar here is seen by the
-        step, also in its thread, and by nobody else."""
+        """An attempt is about to execute.
+
+        This is called in the attempt's own context: contextvars set here are seen by the step, also in its thread, and
+        by nothing else.
+        """
 
     def caller_trace(self) -> str | None:
-        """The trace that the caller of a client is in, as W3C writes it: a `traceparent`, and after a space a
-        `tracestate` if there is one."""
+        """The trace of the code that calls a client.
+
+        In W3C's form: a `traceparent`, followed by a space and a `tracestate` if there is one.
+        """
         return None
 
     def trace_of(self, run: RunRecord) -> str | None:
-        """Where a run stands in its trace, as W3C writes it: what retries it, or forks from it, is put below that."""
+        """The span context of a run, in W3C's form: the parent of runs that retry it or are forked from it."""
         return None
 
 
 class GroupObserver(Observer):
-    """One of ours, who need not hear of each end at once, and pays less for hearing of many in one call."""
+    """An observer of our own that gets many ends of steps and runs in one call, a little later: that costs less."""
 
     @abstractmethod
     def observe_group(self, steps: Sequence[StepEnd], runs: Sequence[RunEnded]) -> None:
-        """These have ended, in this order. Whatever comes after them is told after them.
+        """These have ended, in this order. Facts about what happened after them are reported after this call.
 
-        A step that failed has its error.
+        The StepInfo of a step that failed has its error.
         """
 
     def shortcut(self, name: str) -> Callable[..., None] | None:
-        """A shorter way to what the method of that name does, now that it is open; None if there is none."""
+        """A cheaper function than the method of that name, once the observer is open; None if there is none."""
         return None
 
 
 class Observers:
-    """Several as one. Where there are none there is none of these either."""
+    """The observers of one worker or client, of which there is at least one."""
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         self.all = tuple(observers)
         self._observes = _overridden(self.all, "observe")
         self.at_once = _overridden((one for one in self.all if not _takes_groups(one)), "observe")
-        """Who hears of the end of a step or a run when it has ended."""
+        """The `observe` of those that get each end of a step or a run at once."""
         self.in_groups = tuple(one.observe_group for one in self.all if _takes_groups(one))
-        """Who hears of them together, a little later."""
+        """The `observe_group` of those that get them together, a little later."""
         self._callers = _overridden(self.all, "caller_trace")
         self._tracers = _overridden(self.all, "trace_of")
         self._broken: set[Callable[..., Any]] = set()
 
     @staticmethod
     def of(observers: Sequence[Observer]) -> Observers | None:
-        """These as one; None if there are none."""
+        """These observers; None if there are none."""
         return Observers(observers) if observers else None
 
     def open(self) -> None:
-        """All, or none if one of them can't."""
+        """Open all of them. If one raises, those opened before are closed again."""
         for number, one in enumerate(self.all):
             try:
                 one.open()
@@ -96,7 +102,7 @@ class Observers:
                 raise
 
     def close(self) -> None:
-        """All of them; one that raises keeps none of the others from it."""
+        """Close all of them, even if one raises."""
         self._close(self.all)
 
     def _close(self, observers: Iterable[Observer]) -> None:
@@ -107,49 +113,49 @@ class Observers:
                 self.failed(one.close)
 
     def tell(self, fact: Fact) -> None:
-        """Tell those who hear of each fact as it comes."""
+        """Give a fact to every observer that overrides `observe`."""
         for observe in self._observes:
             try:
                 observe(fact)
             except Exception:
                 self.failed(observe)
 
-    def ways(self, name: Literal["hold", "enter"]) -> tuple[Callable[[Any], None], ...]:
-        """The methods of that name, or what does the same in fewer calls. Ask when all are open."""
+    def methods(self, name: Literal["hold", "enter"]) -> tuple[Callable[[Any], None], ...]:
+        """The methods of that name, or their shortcuts. Call it when all observers are open."""
         found = [one for one in self.all if _overrides(one, name)]
         return tuple(
             (one.shortcut(name) if isinstance(one, GroupObserver) else None) or getattr(one, name) for one in found
         )
 
     def caller_trace(self) -> str | None:
-        """The first that an observer knows of."""
+        """The first caller's trace that an observer knows."""
         return self._first(self._callers)
 
     def trace_of(self, run: RunRecord) -> str | None:
-        """The same of a run."""
+        """The first span context of the run that an observer knows."""
         return self._first(self._tracers, run)
 
-    def _first(self, asked: Sequence[Callable[..., str | None]], *about: RunRecord) -> str | None:
-        for ask in asked:
+    def _first(self, calls: Sequence[Callable[..., str | None]], *args: RunRecord) -> str | None:
+        for call in calls:
             try:
-                found = ask(*about)
+                found = call(*args)
             except Exception:
-                self.failed(ask)
+                self.failed(call)
             else:
                 if found is not None:
                     return found
         return None
 
     def failed(self, call: Callable[..., Any]) -> None:
-        """One has raised: say so."""
-        # Once each: facts come by the thousand.
+        """Log that an observer's method has raised."""
+        # Once per method: facts come by the thousand.
         if call not in self._broken:
             self._broken.add(call)
             _log.exception("an observer raised; this is said once, and what it missed is lost: %r", call)
 
 
 def checked_observers(observers: object, *, giver: str) -> tuple[Observer, ...]:
-    """What was given, if all of it are observers."""
+    """The given observers as a tuple. Raises DefinitionError if one of them is no observer."""
     if isinstance(observers, Observer) or not isinstance(observers, Iterable):
         raise DefinitionError(f"{giver}(observers={observers!r}) is no list; expected [{observers!r}]")
     found = tuple(observers)
@@ -163,13 +169,13 @@ def checked_observers(observers: object, *, giver: str) -> tuple[Observer, ...]:
 
 
 def _takes_groups(one: Observer) -> TypeGuard[GroupObserver]:
-    """Not a class derived from one of ours that looks at each fact itself."""
+    """Whether it gets ends in groups: not if a class derived from one of ours overrides `observe` alone."""
     definer = next(kind for kind in type(one).__mro__ if "observe" in vars(kind) or "observe_group" in vars(kind))
     return "observe_group" in vars(definer)
 
 
 def _overridden(observers: Iterable[Observer], name: str) -> tuple[Callable[..., Any], ...]:
-    """The methods of that name, without those that do nothing."""
+    """The methods of that name, of the observers that override it."""
     return tuple(getattr(one, name) for one in observers if _overrides(one, name))
 
 

@@ -1,4 +1,4 @@
-"""Where a run stands in a trace: that of its caller, or one of its own. And whether it is sampled.
+"""The place of a run in a trace, its caller's or its own, and whether the run is sampled.
 
 Loaded only when tracing is asked for: this module imports OpenTelemetry.
 """
@@ -18,20 +18,19 @@ from holdfast.model import Instant, RunRecord
 from .contexts import DROPPED, EMPTY, NO_STATE, SAMPLED, OwnContext, make_context, read, written
 from .live import named
 
-# By names of our own: to get a member of an enum from its class takes a call in Python.
+# Looked up once: getting a member from its enum class takes a call in Python.
 _CONSUMER, _KEPT = SpanKind.CONSUMER, Decision.RECORD_AND_SAMPLE
 _ids = blake2b(person=b"holdfast span", digest_size=24)
 _three = Struct(">QQQ").unpack
 
 
 class RunTrace(NonRecordingSpan):
-    """Where a run stands in its trace: worked out anew by every process that holds it, and always the same.
+    """A run's place in its trace. Every process that holds the run derives it anew, and gets the same.
 
-    It is also what steps see as their current span if they have none of their own: the run's, which is not to be
-    written to.
+    It is also the current span of a run's steps that are not sampled. Writing to it has no effect.
     """
 
-    __slots__ = ("_made", "flags", "is_sampled", "parent", "span_id", "state", "trace_id")
+    __slots__ = ("_span_context", "flags", "is_sampled", "parent", "span_id", "state", "trace_id")
 
     def __init__(
         self, trace_id: int, span_id: int, flags: TraceFlags, state: TraceState, parent: SpanContext | None
@@ -42,15 +41,15 @@ class RunTrace(NonRecordingSpan):
         self.state = state
         self.parent = parent
         self.is_sampled = flags is SAMPLED or flags.sampled
-        self._made: SpanContext | None = None
+        self._span_context: SpanContext | None = None
 
     @property
     def context(self) -> SpanContext:
-        """Its own."""
-        # When it is first asked for: a run that is not sampled may have many steps that never do.
-        found = self._made
+        """The context of the run's own span."""
+        # Made when it is first read: for a run that is not sampled it may never be.
+        found = self._span_context
         if found is None:
-            found = self._made = make_context(
+            found = self._span_context = make_context(
                 OwnContext, (self.trace_id, self.span_id, False, self.flags, self.state, True)
             )
         return found
@@ -66,16 +65,16 @@ class RunTrace(NonRecordingSpan):
 
 
 class Places:
-    """Finds where runs stand."""
+    """Finds the place of each run, and asks the sampler about it."""
 
     def __init__(self, sampler: Sampler) -> None:
         self._sampler = sampler
         self._bound = _bound_of(sampler)
 
     def place(self, run: RunInfo | RunRecord, created: Instant, caller: str | None) -> RunTrace:
-        """In its caller's trace, or at the head of one of its own."""
+        """The run's place: in its caller's trace, or at the root of its own."""
         ids = _ids.copy()
-        # The time is there because an id that a user has chosen may be somebody else's, too.
+        # With the time, because a user's own id for a run may also be used in another database.
         ids.update(f"{created} {run.id}".encode())
         high, low, span_id = _three(ids.digest())
         parent = None if caller is None else read(caller)
@@ -93,15 +92,15 @@ class Places:
         asked = self._sampler.should_sample(above, parent.trace_id, "workflow.run", _CONSUMER, named(run))
         flags = SAMPLED if asked.decision is _KEPT else DROPPED
         if parent.trace_flags & ~TraceFlags.SAMPLED:
-            # Whatever else the caller says about its trace holds for all of it.
+            # The caller's other flags hold for the whole trace.
             flags = TraceFlags(flags | parent.trace_flags & ~TraceFlags.SAMPLED)
         return RunTrace(parent.trace_id, span_id, flags, asked.trace_state or NO_STATE, parent)
 
 
 def _bound_of(sampler: Sampler | None) -> int | None:
-    """Below what the lower half of an id must be for a trace that begins here to be sampled; None: ask the sampler.
+    """The bound below which the lower half of a trace id is sampled, for traces that begin here; None: ask the sampler.
 
-    So the SDK's own samplers decide, and to ask them takes as long as all the rest.
+    It gives the same answers as the SDK's own samplers. Asking them takes as long as all the rest together.
     """
     if type(sampler) is ParentBased:
         sampler = getattr(sampler, "_root", None)

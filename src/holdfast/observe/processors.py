@@ -1,4 +1,4 @@
-"""Who hears of spans: the processors of a provider, and the shortest way to each.
+"""The span processors of a provider, and the cheapest way to hand spans to each.
 
 Loaded only when tracing is asked for: this module imports OpenTelemetry.
 """
@@ -14,52 +14,52 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, SynchronousMult
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 
 _SILENT = {kind.on_start for kind in (SpanProcessor, BatchSpanProcessor, SimpleSpanProcessor)}
-"""What does nothing when a span begins."""
+"""The `on_start` methods that do nothing."""
 _FEW = 3
 
 
 class Processors:
-    """Those of one provider, which may be given further ones at any time."""
+    """The processors of one provider, to which more may be added at any time."""
 
     def __init__(self, processor: SpanProcessor) -> None:
         self._processor = processor
         self._known: tuple[SpanProcessor, ...] | None = None
-        self._ways: tuple[Callable[[Sequence[ReadableSpan]], None], ...] = (_Way(processor),)
+        self._routes: tuple[Callable[[Sequence[ReadableSpan]], None], ...] = (_Route(processor),)
         self.tells_starts = True
-        """Whether anybody does anything when a span begins."""
+        """Whether any processor does something when a span begins."""
 
     def look(self) -> None:
-        """Find out who they are by now."""
+        """Look for processors that were added since the last look."""
         found: tuple[SpanProcessor, ...] | None = getattr(self._processor, "_span_processors", None)
         if found is self._known or found is None:
             return
         if type(self._processor) is SynchronousMultiSpanProcessor:
             self._known = found
-            self._ways = tuple(_Way(one) for one in found)
+            self._routes = tuple(_Route(one) for one in found)
             self.tells_starts = not all(type(one).on_start in _SILENT for one in found)
 
     def begun(self, span: Any, above: Context) -> None:
-        """A span has begun, inside what `above` holds."""
+        """Report a span that has begun in the context `above`."""
         self._processor.on_start(span, above)
 
     def ended(self, spans: Sequence[ReadableSpan]) -> None:
-        """These have ended. What a processor raises keeps none of the others from its own; then it is raised."""
+        """Report spans that have ended to all processors. Then raises the last error, if a processor raised."""
         broken: Exception | None = None
-        for way in self._ways:
+        for route in self._routes:
             try:
-                way(spans)
+                route(spans)
             except Exception as error:
                 broken = error
         if broken is not None:
             raise broken
 
 
-class _Way:
-    """The way to one processor. All spans that come here are sampled."""
+class _Route:
+    """Hands spans, all of them sampled, to one processor."""
 
     def __init__(self, processor: SpanProcessor) -> None:
-        self._tell = processor.on_end
-        # The SDK's own puts each span into a queue, after six questions whose answers are the same for all of a group.
+        self._on_end = processor.on_end
+        # The SDK's batch processor makes six checks, with one result for a whole group, before it queues a span.
         self._batch = getattr(processor, "_batch_processor", None) if type(processor) is BatchSpanProcessor else None
         queue = getattr(self._batch, "_queue", None)
         self._queue: deque[ReadableSpan] | None = queue if isinstance(queue, deque) and queue.maxlen else None
@@ -68,11 +68,11 @@ class _Way:
         queue = self._queue
         if queue is None or len(spans) < _FEW or len(queue) + len(spans) > (queue.maxlen or 0) or self._is_shut:
             return self._each(spans)
-        # The first one's questions are those of all, such as whether this process is a fork; the last one's is whether
-        # there are enough of them by now to be exported.
-        self._tell(spans[0])
+        # The first span makes the checks for all, such as whether this process is a fork. The last one checks whether
+        # enough spans are queued to be exported.
+        self._on_end(spans[0])
         queue.extendleft(spans[1:-1])
-        self._tell(spans[-1])
+        self._on_end(spans[-1])
 
     @property
     def _is_shut(self) -> bool:
@@ -82,7 +82,7 @@ class _Way:
         broken: Exception | None = None
         for span in spans:
             try:
-                self._tell(span)
+                self._on_end(span)
             except Exception as error:
                 broken = error
         if broken is not None:

@@ -1,7 +1,7 @@
-"""Prometheus: metrics of workers and clients, for a registry, a port, or a page of one's own.
+"""Prometheus: metrics of workers and clients, for a registry, a port, or a page of the user's.
 
-Labels are workflows, steps, statuses and kinds, never runs or keys; of workflows and steps the first `names` are told
-apart, so that names made at run time can't fill a server's memory.
+Labels are workflows, steps, queues, statuses and kinds, never runs or keys. Only the first `names` workflows, steps and
+queues have labels of their own, so that names made at run time can't fill a server's memory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _WHO = "holdfast.observe.Prometheus"
 _SERIES = "holdfast_client_starts"
 _SECOND = 1_000_000
 _PORTS = 64
-"""How many ports are tried: that of the address, and those after it."""
+"""How many ports are tried: the given one and those after it."""
 _QUICK = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _STEPS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _RUNS = (0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0, 43200.0, 86400.0, 604800.0)
@@ -55,18 +55,19 @@ _BATCHES = (1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
 class Prometheus(GroupObserver):
-    """Counts what workers and clients do.
+    """Metrics of workers and clients.
 
         metrics = Prometheus()
         Worker(url, workflows=[checkout], observers=[metrics])
         body, content_type = metrics.render()        # for a page of your own
 
-    `registry` is prometheus_client's own unless another one is given: what `prometheus_client.start_http_server` and
-    `generate_latest` show is there, too. One instance may be given to any number of workers and clients of a process,
-    and their numbers are added. With `port` it serves `/metrics` there while a worker runs; if that port is taken, the
-    next free one, so that each process of `holdfast worker --processes 4` has a port of its own.
+    `registry` is by default prometheus_client's own, which `prometheus_client.start_http_server` and `generate_latest`
+    show. One instance may be given to any number of workers and clients of a process, and their numbers are added. With
+    `port` it serves `/metrics` while a worker runs. If that port is taken it takes the next free one, so that each
+    process of `holdfast worker --processes 4` has a port of its own.
 
-    `names` bounds how many workflows, and how many steps, have labels of their own. Needs `holdfast[metrics]`.
+    `names` bounds how many workflows, how many steps and how many queues have labels of their own. Needs
+    `holdfast[metrics]`.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Prometheus(GroupObserver):
         self._core = load_extra("prometheus_client.core", extra="metrics", needed_by=_WHO)
         self.registry = self._client.REGISTRY if registry is None else registry
         self.address: tuple[str, int] | None = None
-        """Where it serves, while it does."""
+        """Where it serves its metrics, while it does."""
         self._port, self._host = port, host
         self._server: Any = None
         self._users = 0
@@ -100,16 +101,16 @@ class Prometheus(GroupObserver):
 
     @classmethod
     def shared(cls, *, port: int | None = None, host: str = "127.0.0.1") -> Prometheus:
-        """The one that counts for prometheus_client's own registry already; else one that does from now on.
+        """The instance that is registered with prometheus_client's own registry, or a new one.
 
-        `port` and `host` are for one that has none of its own. So all workers of a process that the settings have
-        counted are counted together, also with those that a module of yours has counted.
+        An instance without a port gets `port` and `host`. So all workers of a process that get their metrics from the
+        settings share one instance, with the one that a module of yours may have made.
         """
         try:
             return cls(port=port, host=host)
         except DefinitionError:
             registry = load_extra("prometheus_client", extra="metrics", needed_by=_WHO).REGISTRY
-            # By the name of a series: a registry does not say who counts for it.
+            # Found by the name of a series: a registry does not list its collectors.
             found = getattr(registry, "_names_to_collectors", {}).get(_SERIES)
             if not isinstance(found, Prometheus):
                 raise
@@ -175,7 +176,7 @@ class Prometheus(GroupObserver):
         }
 
     def observe(self, fact: Fact) -> None:
-        """Count it. Workers and clients may be in several threads."""
+        # Under a lock: workers and clients may be in several threads.
         with self._lock:
             self._takes[fact.__class__](fact)
 
@@ -189,7 +190,7 @@ class Prometheus(GroupObserver):
         for step, status, at in ended:
             series = known.get((step.run.workflow, step.name, status)) or self._step_series(step, status)
             took = at - step.began_at
-            # As `Spread.add_to` does, without calling it: this is every step.
+            # Inlined from `Spread.add_to`, since this is done for every step.
             series[bisect_left(limits, took)] += 1
             series[-1] += took
             if status == "retrying":
@@ -204,7 +205,7 @@ class Prometheus(GroupObserver):
         labels = (self._workflows[step.run.workflow], self._steps[step.name], status)
         series = self._step.of(labels)
         if labels[:2] == (step.run.workflow, step.name):
-            # Names that have no label of their own are looked up each time, so that this stays as small as those.
+            # Only for names with labels of their own, so that this dict is bounded, too.
             self._by_step[labels] = series
         return series
 
@@ -230,11 +231,11 @@ class Prometheus(GroupObserver):
         self._swept.add(("events",), fact.events)
 
     def describe(self) -> Iterable[Any]:
-        """What there will be, for the registry to find names that are taken."""
+        """All series without values, so that the registry can refuse names that are taken."""
         return [one.empty(self._core) for one in self._series]
 
     def collect(self) -> Iterable[Any]:
-        """All that was counted, as the registry wants it."""
+        """All series, as a registry collects them."""
         with self._lock:
             found = [one.family(self._core) for one in self._series]
             loads = list(self._loads.values())
@@ -263,7 +264,7 @@ class Prometheus(GroupObserver):
         return self._client.generate_latest(self.registry), self._client.CONTENT_TYPE_LATEST
 
     def open(self) -> None:
-        """Serve, if a port was given; the first worker that begins does it for all, in whichever thread."""
+        """Serve the port, if one was given. The first worker that begins does so for all, in any thread."""
         with self._serving:
             if self._port is not None and self._server is None:
                 self._serve(self._port)
@@ -286,7 +287,7 @@ class Prometheus(GroupObserver):
         )
 
     def close(self) -> None:
-        """Stop serving when the last worker has stopped. What was counted stays."""
+        """Stop serving when the last worker has stopped. The numbers stay."""
         with self._serving:
             self._users -= 1
             if self._users <= 0 and self._server is not None:

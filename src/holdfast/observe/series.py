@@ -1,7 +1,7 @@
-"""Numbers by labels: counted here in plain lists, made into Prometheus's own families when somebody asks.
+"""Metrics by labels: counted in plain lists, and made into prometheus_client's families when they are collected.
 
-Prometheus's client counts under a lock of each series and looks labels up each time, which costs more than all the rest
-of a fact. Labels are bounded: names beyond the first so many are counted as "other".
+prometheus_client's own metrics lock each series and look up the labels at each count, which costs more than all other
+work for a fact. Labels are bounded: names beyond a limit are counted as "other".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ OTHER = "other"
 
 
 class Names:
-    """The first so many names as they are, all others as one."""
+    """Maps each of the first `most` names to itself, and all later ones to OTHER."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -50,7 +50,7 @@ class Counts:
 
 
 class Totals:
-    """A counter of all that a histogram has counted already."""
+    """A counter that shows how many values a histogram holds."""
 
     def __init__(self, name: str, text: str, spread: Spread) -> None:
         self.name, self.text, self._spread = name, text, spread
@@ -66,7 +66,10 @@ class Totals:
 
 
 class Spread:
-    """A histogram by labels. What is added is microseconds, or any whole number; bounds are in what is shown."""
+    """A histogram by labels.
+
+    Values are whole numbers, such as microseconds; `unit` of them are 1 in the bounds and in what is shown.
+    """
 
     def __init__(self, name: str, text: str, labels: Sequence[str], bounds: Sequence[float], unit: float) -> None:
         self.name, self.text, self.labels = name, text, tuple(labels)
@@ -76,7 +79,7 @@ class Spread:
         self._series: dict[tuple[str, ...], list[int]] = {}
 
     def of(self, labels: tuple[str, ...]) -> list[int]:
-        """A series: how many there were up to each bound and no lower one, how many beyond, and their sum."""
+        """A series: how many values fell into each bucket, how many were beyond the last bound, and the values' sum."""
         found = self._series.get(labels)
         if found is None:
             found = self._series[labels] = [0] * (len(self.limits) + 2)
@@ -97,7 +100,7 @@ class Spread:
         return found
 
     def totals(self) -> Iterator[tuple[tuple[str, ...], int]]:
-        """How many there were by labels."""
+        """How many values there were, by labels."""
         for labels, series in self._series.items():
             yield labels, sum(series[:-1])
 

@@ -1,7 +1,7 @@
 """Spans as OpenTelemetry's SDK exports them, made without its tracer.
 
-The tracer makes a span's id itself, and takes as long for one span as a whole step of a run does. So spans are made
-here: they have the ids we want, hold only what is needed until they end, and go to the same processors and exporters.
+The tracer draws span ids itself, and needs as long for one span as a whole step of a run takes. Spans made here have
+the ids we choose, hold only what is needed until they end, and go to the same processors and exporters.
 
 Loaded only when tracing is asked for: this module imports OpenTelemetry.
 """
@@ -32,32 +32,32 @@ from .processors import Processors
 
 _ERROR = Status(StatusCode.ERROR)
 _FAILED = RunStatus.FAILED
-"""By a name of our own: to get a member of an enum from its class takes a call in Python."""
+"""Looked up once: getting a member from its enum class takes a call in Python."""
 
 T = TypeVar("T", bound=LiveSpan)
 _new = object.__new__
 
 
 class Spans:
-    """What spans are made with: that of a tracer of the SDK."""
+    """Makes spans with the processors, ids, sampler and resource of one tracer of the SDK."""
 
     def __init__(self, tracer: Any) -> None:
         self._processors = Processors(tracer.span_processor)
         self._new_id: Callable[[], int] = tracer.id_generator.generate_span_id
         if type(tracer.id_generator) is RandomIdGenerator:
-            self._new_id = partial(getrandbits, 64)  # As it does.
+            self._new_id = partial(getrandbits, 64)  # What the generator calls.
         common = {"_resource": tracer.resource, "_limits": SpanLimits()}
         self._message_span = _derived(MessageSpan, common)
         self._step_span, self._run_span = _derived(StepSpan, common), _derived(RunSpan, common)
         self.place = Places(tracer.sampler).place
 
     def hold(self, run: RunInfo) -> None:
-        """Find out where a run stands that this worker is to execute."""
+        """Find the place in a trace of a run that this worker is to execute."""
         self._processors.look()
         run.span = self.place(run, run.created_instant, run.caller_trace)
 
     def enter(self, step: StepInfo) -> None:
-        """Make the step's span, or the run's where it is not sampled, current for the code that is about to execute."""
+        """Make the step's span current for the code about to execute; the run's place if the run is not sampled."""
         traced: RunTrace | None = step.run.span
         if traced is None:
             return
@@ -65,16 +65,16 @@ class Spans:
             make_current(Context({CURRENT: traced}))
             return
         span = step.span = _new(self._step_span)
-        span._of = step
+        span._live_step = step
         span._id = self._new_id() or 1
-        span._end_time = span._extra = None
+        span._end_time = span._user_attributes = None
         if self._processors.tells_starts:
             span.copy(step)
             self._processors.begun(span, Context({CURRENT: traced}))
         make_current(Context({CURRENT: span}))
 
     def finish(self, steps: Sequence[StepEnd], runs: Sequence[RunEnded]) -> None:
-        """End the spans of these steps and runs and hand them on; a step that failed says why."""
+        """End the spans of these steps and runs and hand them to the processors; a failed step's has its error."""
         ended: list[LiveSpan] = []
         for step, status, at in steps:
             span: StepSpan | None = step.span
@@ -86,16 +86,16 @@ class Spans:
                     _explain(span, error, at)
                 span._state = status
                 span._end_time = at
-                span._of = None
+                span._live_step = None
                 ended.append(span)
         broken: Exception | None = None
-        for of_run in runs:
-            traced: RunTrace | None = of_run.run.span
+        for fact in runs:
+            traced: RunTrace | None = fact.run.span
             if traced is not None and traced.is_sampled:
                 try:
-                    ended.append(self._of_run(of_run, traced))
+                    ended.append(self._run_ended(fact, traced))
                 except Exception as error:
-                    # A processor's own; the others have theirs coming.
+                    # A processor's `on_start` has raised: the other spans are still handed on.
                     broken = error
         if ended:
             self._processors.look()
@@ -103,7 +103,7 @@ class Spans:
         if broken is not None:
             raise broken
 
-    def _of_run(self, fact: RunEnded, traced: RunTrace) -> RunSpan:
+    def _run_ended(self, fact: RunEnded, traced: RunTrace) -> RunSpan:
         run = fact.run
         span = _new(self._run_span)
         span._run, span._state = run, fact.status._value_
@@ -114,7 +114,7 @@ class Spans:
         return span
 
     def message(self, run: RunInfo, kind: str, name: str, at: int, sender: str | None) -> None:
-        """A message that a run has taken in: a moment in its trace, linked with where its sender stood in its own."""
+        """Export a span without duration for a message that a run has taken in, linked with its sender's span."""
         traced: RunTrace | None = run.span
         if traced is None or not traced.is_sampled:
             return
@@ -122,7 +122,7 @@ class Spans:
         context = make_context(OwnContext, (parent[0], self._new_id() or 1, False, parent[3], parent[4], True))
         span = _new(self._message_span)
         span._name = f"workflow.{kind}"
-        span._said = {**named(run), f"{kind}.name": name}
+        span._fixed_attributes = {**named(run), f"{kind}.name": name}
         self._begin(span, context, parent, at, Context({CURRENT: traced}))
         origin = read(sender)
         if origin is not None:
@@ -141,13 +141,13 @@ class Spans:
         span._context = context
         span._parent = parent
         span._start_time = began_at
-        span._end_time = span._extra = None
+        span._end_time = span._user_attributes = None
         if self._processors.tells_starts:
             self._processors.begun(span, above)
 
 
 def _derived(kind: type[T], common: dict[str, Any]) -> type[T]:
-    """A class of its own for the spans of one tracer."""
+    """A class for the spans of one tracer, with what they have in common."""
     return type(kind.__name__, (kind,), common)
 
 
@@ -157,8 +157,8 @@ def _explain(span: LiveSpan, error: BaseException, at: int) -> None:
         span._status = Status(StatusCode.ERROR, f"{type(error).__name__}: {message_of(error)}")
 
 
-def sent(tracer: Any, kind: str, took: int, attributes: dict[str, Any]) -> None:
-    """A message that a client has sent, in the trace of whoever sent it."""
+def message_sent(tracer: Any, kind: str, took: int, attributes: dict[str, Any]) -> None:
+    """Export the span of a message that a client has sent, in the trace of the code that sent it."""
     now = time.time_ns()
     span = tracer.start_span(f"workflow.{kind}", kind=SpanKind.PRODUCER, attributes=attributes, start_time=now - took)
     span.end(now)

@@ -1,10 +1,9 @@
 """Tracing: runs, steps and messages as OpenTelemetry's spans.
 
-A run outlives processes, a span object does not. So there is no object: a run's span id is drawn from the run's own id,
-every process that holds the run knows it, steps in all of them have it as their parent, and the one span
-`workflow.run` is made at the run's end, from what the store has kept: the caller's trace, and when the run began.
-Whether a run is sampled is asked once by each process that holds it, with the caller's decision or a trace id that is
-drawn from the run's id, so that they agree.
+A run outlives processes, and a span object does not. So a run's span id is derived from the run's id, and every process
+that holds the run gives it to its steps as their parent. The one span `workflow.run` is made at the run's end, from
+what the store has kept: the caller's trace, and when the run began. Each process asks the sampler about a run once.
+All get the same answer, since they ask with the caller's decision or with a trace id derived from the run's id.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ class Tracing(GroupObserver):
         Worker(url, workflows=[checkout], observers=[Tracing()])
         AsyncClient(url, observers=[Tracing()])      # so that a run knows in whose trace it was started
 
-    Spans go to the processors of `provider`, a TracerProvider of OpenTelemetry's SDK; without one, to those of the
-    provider that is set when the worker begins (`opentelemetry.trace.set_tracer_provider`, or
-    `opentelemetry-instrument`). Its sampler decides about runs; steps follow their run. The step's span is current
-    while the step executes, in threads too. Needs `holdfast[otel]`.
+    Spans go to the processors of `provider`, a TracerProvider of OpenTelemetry's SDK. Without it, they go to the
+    provider that is set when the worker begins (by `opentelemetry.trace.set_tracer_provider` or
+    `opentelemetry-instrument`). The provider's sampler decides about runs, and steps follow their run. A step's span is
+    current while the step executes, in threads too. Needs `holdfast[otel]`.
     """
 
     def __init__(self, provider: Any = None) -> None:
         self._api = load_extra("opentelemetry.trace", extra="otel", needed_by=_WHO)
         load_extra("opentelemetry.sdk.trace", extra="otel", needed_by=_WHO)
         self._contexts = load_extra("holdfast.observe.contexts", extra="otel", needed_by=_WHO)
-        self._room = load_extra("holdfast.observe.spans", extra="otel", needed_by=_WHO)
+        self._spans_module = load_extra("holdfast.observe.spans", extra="otel", needed_by=_WHO)
         self._provider = provider
         self._spans: Any = None
         if provider is not None:
@@ -53,7 +52,7 @@ class Tracing(GroupObserver):
                 )
 
     def open(self) -> None:
-        """Find the provider that is set by now."""
+        """Find the provider that is set now, if none was given."""
         if self._spans is None:
             self._spans = self._made(self._api.get_tracer_provider())
             if self._spans is None:
@@ -65,14 +64,14 @@ class Tracing(GroupObserver):
 
     def _made(self, provider: Any) -> Any:
         tracer = provider.get_tracer("holdfast")
-        return self._room.Spans(tracer) if hasattr(tracer, "span_processor") else None
+        return self._spans_module.Spans(tracer) if hasattr(tracer, "span_processor") else None
 
     def caller_trace(self) -> str | None:
         found: str | None = self._contexts.current_trace()
         return found
 
     def within(self, trace: str) -> AbstractContextManager[object]:
-        """Inside, the running code is in this trace, which a caller told over HTTP, unless it is in one already."""
+        """A context manager that puts the code into this trace, from an HTTP request, unless it is in one already."""
         found: AbstractContextManager[object] = self._contexts.within(trace)
         return found
 
@@ -92,6 +91,7 @@ class Tracing(GroupObserver):
             self._spans.enter(step)
 
     def shortcut(self, name: str) -> Callable[..., None] | None:
+        # Not if a derived class overrides the method.
         is_ours = getattr(type(self), name) is getattr(Tracing, name)
         return getattr(self._spans, name) if is_ours and self._spans is not None else None
 
@@ -121,4 +121,4 @@ class Tracing(GroupObserver):
             attributes[f"{fact.kind}.name"] = fact.name
         if fact.run_id is not None:
             attributes["run_id"] = fact.run_id
-        self._room.sent(tracer, fact.kind, fact.took * 1_000, attributes)
+        self._spans_module.message_sent(tracer, fact.kind, fact.took * 1_000, attributes)

@@ -74,7 +74,7 @@ class WatchedAttempts(Attempts):
     def watch(self, observers: Observers) -> None:
         """From here on, tell these."""
         self.observers = observers
-        self._enters, self.holds = observers.ways("enter"), observers.ways("hold")
+        self._enters, self.holds = observers.methods("enter"), observers.methods("hold")
         self._at_once = observers.at_once
         self._in_groups = observers.in_groups
         self._steps: list[StepEnd] = []
