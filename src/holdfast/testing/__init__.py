@@ -1,11 +1,11 @@
-"""The test kit: workflows in memory, with stubs and time that skips, crashes at every commit point, and replays.
+"""The test kit: runs workflows in memory with stubs and a clock that skips, crashes them, and replays journals.
 
     Environment       run workflows in a test; `holdfast_env` is the pytest fixture for it
-    assert_durable    crash at every commit point, one after another, and compare
-    replay            today's code against a recorded journal
+    assert_durable    crash at every commit point, one after another, and compare the outcomes
+    replay            run today's code against a recorded journal
     guarded           refuse I/O in bodies, as tests and `holdfast dev` do
 
-The store contract as tests is `holdfast.testing.contract`, imported for itself: it needs pytest.
+The store contract as tests is `holdfast.testing.contract`, which is imported separately because it needs pytest.
 """
 
 from .blocking import BlockingEnvironment

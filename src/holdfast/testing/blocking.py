@@ -1,6 +1,6 @@
 """The environment for tests that are plain functions: each method is one line over the async one.
 
-There is no thread behind it: time and work only move inside calls, so each call runs the event loop until it has ended.
+It needs no thread: time and work only advance inside its calls, so each call runs the event loop until it is done.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _refuse_in_loop() -> None:
 
 
 class _Environment(Protocol):
-    """What this file needs of an Environment."""
+    """The part of Environment that this module uses."""
 
     clock: ManualClock
 
@@ -45,7 +45,7 @@ class _Environment(Protocol):
 
 
 class RunnerPortal:
-    """The blocking client's way into the event loop: it is run right here, until the work has ended."""
+    """Runs the blocking client's work: the event loop runs in the calling thread until the work has ended."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
@@ -61,12 +61,12 @@ class RunnerPortal:
             raise
         loop = self._runner.get_loop()
         if loop.is_running():
-            # A step in a thread uses the client, while the test waits in another call.
+            # A step in a thread uses the client while the test waits in another call.
             return asyncio.run_coroutine_threadsafe(work, loop).result()
         return self._runner.run(work)
 
     def close(self, last: Callable[[], Awaitable[None]], *, wait: bool = True) -> None:
-        """For the client, which leaves it to the environment to be closed."""
+        """Do nothing: the client calls this, but the environment ends the portal."""
 
     def end(self) -> None:
         self._is_ended = True
@@ -81,7 +81,7 @@ class _Client(Client):
 
 
 class BlockingEnvironment:
-    """What `with Environment(...) as env:` gives: as Environment, without `await`."""
+    """The `env` of `with Environment(...) as env:`: as Environment, without `await`."""
 
     def __init__(self, environment: _Environment, portal: RunnerPortal) -> None:
         self._environment = environment

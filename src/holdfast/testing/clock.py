@@ -1,4 +1,4 @@
-"""A clock that stands still until a test moves it: the worker's, the store's and the steps' time in one."""
+"""A clock that stands still until a test moves it. The worker, the store and the steps all use it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Alarm:
 
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback = callback
-        # As a loop would: the callback runs in the context that set it, not in that of whoever moves the clock.
+        # As in an event loop, the callback runs in the context that set it, not in that of the code that moves time.
         self.context = contextvars.copy_context()
         self.is_cancelled = False
 
@@ -26,10 +26,10 @@ class _Alarm:
 
 
 class ManualClock:
-    """A `holdfast.worker.Clock` for tests. It begins at `start`, or now, and moves when it is told to.
+    """A `holdfast.worker.Clock` for tests. It begins at `start`, or now, and only moves when a test moves it.
 
-    `advance` rings every alarm on the way, each at its own time. `move_to` only moves, and `ring` rings what is due,
-    for whoever has something to do between the two.
+    `advance` rings every alarm on the way, each at its own time. `move_to` only moves the time and `ring` only rings
+    what is due, so that a test can do something in between.
     """
 
     def __init__(self, start: datetime | None = None) -> None:
@@ -38,30 +38,30 @@ class ManualClock:
         self._count = 0
 
     def now(self) -> Instant:
-        """The time that it was moved to, in microseconds since 1970 in UTC."""
+        """The clock's time, in microseconds since 1970 in UTC."""
         return self._now
 
     def monotonic(self) -> int:
-        """The same: nobody sets this clock back."""
+        """The same as `now`: this clock never goes back."""
         return self._now
 
     def observe(self, store_now: Instant, asked_at: int) -> None:
-        """There is nothing to learn: the store is told the time by this clock."""
+        """Do nothing: the store's time is this clock's."""
 
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
-        """Set an alarm: `callback` is called when the clock is moved there or beyond."""
+        """Set an alarm: `callback` is called when the clock is moved to `when` or beyond."""
         alarm = _Alarm(callback)
         self._count += 1
         heapq.heappush(self._alarms, (when, self._count, alarm))
         return alarm
 
     def store_time(self) -> Instant | None:
-        """The same: the store goes by this clock, not by its own."""
+        """The same as `now`: the store uses this clock instead of its own."""
         return self._now
 
     @property
     def moment(self) -> datetime:
-        """Now, as a datetime in UTC."""
+        """The clock's time as a datetime in UTC."""
         return moment_of(self._now)
 
     def next_alarm(self) -> Instant | None:
@@ -71,17 +71,20 @@ class ManualClock:
         return self._alarms[0][0] if self._alarms else None
 
     def move_to(self, when: Instant) -> None:
-        """Make it that time; nothing rings. A time that has passed changes nothing."""
+        """Set the time without ringing alarms. A time in the past changes nothing."""
         self._now = max(self._now, when)
 
     def ring(self) -> int:
-        """Ring what is due, in order of time, and return how many rang. What they set is left for the next call."""
+        """Ring the alarms that are due, in order of time, and return how many rang.
+
+        Alarms that are set meanwhile wait for the next call.
+        """
         due: list[_Alarm] = []
         while (when := self.next_alarm()) is not None and when <= self._now:
             due.append(heapq.heappop(self._alarms)[2])
         rung = 0
         for alarm in due:
-            # One that rang before may have called this one off.
+            # An alarm that rang before may have cancelled this one.
             if not alarm.is_cancelled:
                 rung += 1
                 alarm.context.run(alarm.callback)

@@ -1,7 +1,7 @@
-"""A worker that crashes where it is told to: at one of the writes that its runs come to.
+"""A worker that crashes at a given write.
 
 Every write is a commit point. A crash before it loses the write; one after it loses only the answer. Either way the
-process is gone: whatever it writes from there on goes nowhere, and another session takes its runs over.
+process is dead: its later writes go nowhere, and another session takes its runs over.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SEED = b"holdfast testing"
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Where to crash: at which commit point, and on which side of it."""
+    """Where to crash: at which commit point, and before or after it."""
 
     number: int
     is_after: bool
@@ -53,7 +53,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class CommitPoint:
-    """One write: its place among all, from 1, and what it was about."""
+    """One write: its number, from 1, and what it writes."""
 
     number: int
     text: str
@@ -63,24 +63,24 @@ class CommitPoint:
 
 
 class CrashingStore(MemoryStore):
-    """Counts commit points, and takes its caller down at one of them."""
+    """Counts commit points, and crashes its caller at one of them."""
 
     def __init__(self, clock: ManualClock, crash: Crash | None) -> None:
         super().__init__(clock)
         self.points: list[CommitPoint] = []
         self.recorded: dict[tuple[str, str], CommitPoint] = {}
-        """Steps that have a result, by run and key, and where it was recorded."""
+        """The commit point at which each step's result was recorded, by run and key."""
         self.is_starting = False
-        """The one start from outside that may crash. What else a test's client does, it does from another process."""
+        """Whether the trial's own start is under way, which may crash. A test's client is in another process."""
         self.crashed: CommitPoint | None = None
-        self.fell: Callable[[], None] | None = None
-        """Told when the crash comes."""
+        self.on_crash: Callable[[], None] | None = None
+        """Called when the crash happens."""
         self._crash = crash
         self._down = asyncio.Event()
         self._hung: set[asyncio.Future[NoReturn]] = set()
 
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
-        # The same dice in every run, so that the outcomes can be compared.
+        # The same seed in every run, so that the outcomes can be compared.
         runs = [msgspec.structs.replace(run, seed=_SEED) for run in runs]
         if not self.is_starting and not isinstance(current_scope.get(), StepInfo):
             return await super().start_runs(runs, now=now)
@@ -106,7 +106,7 @@ class CrashingStore(MemoryStore):
         return await self._pass(point, claimed)
 
     async def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> list[bool]:
-        point = await self._reach("; ".join(_turn_told(turn) for turn in turns))
+        point = await self._reach("; ".join(_turn_text(turn) for turn in turns))
         accepted = await super().commit_turns(turns, now=now)
         for turn, is_accepted in zip(turns, accepted, strict=True):
             if is_accepted:
@@ -114,18 +114,18 @@ class CrashingStore(MemoryStore):
         return await self._pass(point, accepted)
 
     async def write_rows(self, writes: Sequence[RowWrite]) -> list[bool]:
-        point = await self._reach("; ".join(_write_told(write) for write in writes))
+        point = await self._reach("; ".join(_write_text(write) for write in writes))
         return await self._pass(point, await super().write_rows(writes))
 
     def lender(self, lease: int) -> Lender:
         return _CrashingLender(self, super().lender(lease))
 
     async def commit_inside(self, loan: Loan, turn: Turn, now: Instant | None) -> bool | Undone:
-        """The commit of a transactional step is a point like any other."""
+        """Commit a transactional step, which is a commit point like any other."""
         if self.is_down:
-            # Its thread came to its end in a dead process, whose burial waits for that.
+            # The step's thread has ended after the crash, and `recover` waits for the step: it must not hang.
             raise asyncio.CancelledError
-        point = await self._reach(_turn_told(turn))
+        point = await self._reach(_turn_text(turn))
         answer = await loan.commit(turn, now=now)
         if answer is True:
             self._record(turn, point)
@@ -133,47 +133,47 @@ class CrashingStore(MemoryStore):
 
     @property
     def is_down(self) -> bool:
-        """The process has crashed, and no other one is up yet."""
+        """Whether the process has crashed and the next one is not up yet."""
         return self._down.is_set()
 
     async def survive(self, work: Coroutine[Any, Any, T]) -> tuple[T] | None:
-        """What came of the work; None if the process that did it crashed meanwhile."""
-        working, falling = asyncio.ensure_future(work), asyncio.ensure_future(self._down.wait())
+        """The result of the work in a tuple; None if its process crashed meanwhile."""
+        working, crashing = asyncio.ensure_future(work), asyncio.ensure_future(self._down.wait())
         try:
-            await asyncio.wait([working, falling], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([working, crashing], return_when=asyncio.FIRST_COMPLETED)
             return (working.result(),) if working.done() else None
         finally:
             working.cancel()
-            falling.cancel()
+            crashing.cancel()
 
     def revive(self) -> None:
-        """The next process is up. Whoever still waited for an answer never gets one."""
+        """The next process is up. Calls that hung in the dead one are cancelled."""
         self._down.clear()
         for future in self._hung:
             future.cancel()
         self._hung.clear()
 
     async def _reach(self, text: str) -> CommitPoint:
-        """A write begins; this is the side before it."""
+        """A write is about to begin: crash here if the crash is before this point."""
         if self.is_down:
             await self._hang()
         point = CommitPoint(len(self.points) + 1, text)
         self.points.append(point)
         if self._crash == Crash(point.number, is_after=False):
-            await self._fall(point)
+            await self._go_down(point)
         return point
 
     async def _pass(self, point: CommitPoint, answer: T) -> T:
-        """A write is durable; this is the side after it."""
+        """A write is durable: crash here if the crash is after this point."""
         if self._crash == Crash(point.number, is_after=True):
-            await self._fall(point)
+            await self._go_down(point)
         return answer
 
-    async def _fall(self, point: CommitPoint) -> NoReturn:
+    async def _go_down(self, point: CommitPoint) -> NoReturn:
         self._down.set()
         self.crashed = point
-        if self.fell is not None:
-            self.fell()
+        if self.on_crash is not None:
+            self.on_crash()
         await self._hang()
 
     async def _hang(self) -> NoReturn:
@@ -187,12 +187,12 @@ class CrashingStore(MemoryStore):
             if isinstance(entry, (StepCompleted, StepFailed)):
                 self.recorded[turn.run_id, entry.key] = point
             elif isinstance(entry, RunRetrying):
-                # The run goes back to its last failure, and what came after that may be executed again.
+                # The run goes back to its last failure: later steps may execute again.
                 self.recorded = {held: at for held, at in self.recorded.items() if held[0] != turn.run_id}
 
 
 class _CrashingLender:
-    """Lends what its store lends, and has it told of commits."""
+    """Lends the store's loans, with their commits as commit points."""
 
     def __init__(self, store: CrashingStore, lender: Lender) -> None:
         self._store = store
@@ -227,53 +227,53 @@ class _CrashingLoan:
 
 
 class CrashingDriver(Driver):
-    """A driver whose session dies when the store says so, and that begins another one."""
+    """A driver whose session dies when the store crashes, and that then begins another session."""
 
     def __init__(self, store: CrashingStore, *args: Any) -> None:
         super().__init__(*args)
         self._store = store
-        store.fell = self.wake
+        store.on_crash = self.wake
 
     async def look(self) -> int:
         found = await self._store.survive(self.session.look())
         return 0 if found is None else found[0]
 
     async def recover(self) -> bool:
-        """Bury the session that died, and have another one take its runs over."""
+        """End the session that has crashed, and begin another one, which takes over its runs."""
         if not self._store.is_down:
             return False
         attempts = [one for held in self.session.runs.held.values() for one in held.attempts.values()]
         threads = {one.task for one in attempts if one.task is not None and _is_in_thread(one)}
         if threads := threads - self._resting.keys():
-            # A thread can't be killed. It comes to its end, and what it returns goes nowhere.
+            # A thread can't be killed: it runs to its end, and its result goes nowhere.
             await asyncio.wait(threads)
         dead = self.session.worker_id
         await self.end_session()
         self._store.revive()
-        # As for a process that died on this host, the lease ends at once: no timer is late because of the crash, and
-        # what differs in the end is not only the time.
+        # The lease ends at once, as for a process that died on this host. So the crash makes no timer late, and times
+        # alone don't make the outcomes differ.
         await self._store.remove_worker(dead)
         await self.begin_session()
         return True
 
 
 def _is_in_thread(attempt: Any) -> bool:
-    """Whether it can't be cancelled. One that waits for its transaction can: what it waits for never comes."""
+    """Whether a thread executes it, so that it can't be cancelled. One that still waits for its transaction can be."""
     step = attempt.command.step
     return not step.is_async and (attempt.loan is not None or not step.is_transactional)
 
 
-def _turn_told(turn: Turn) -> str:
-    told = [_entry_told(entry) for entry in decode_entries(turn.data)]
-    return f"turn {turn.seq + 1}: {', '.join(told)}"
+def _turn_text(turn: Turn) -> str:
+    entries = [_entry_text(entry) for entry in decode_entries(turn.data)]
+    return f"turn {turn.seq + 1}: {', '.join(entries)}"
 
 
-def _entry_told(entry: Entry) -> str:
+def _entry_text(entry: Entry) -> str:
     name: str | None = getattr(entry, "key", None) or getattr(entry, "status", None)
     return entry.kind if name is None else f"{entry.kind} {name}"
 
 
-def _write_told(write: RowWrite) -> str:
+def _write_text(write: RowWrite) -> str:
     change = write.change
     if change.blocked is not None:
         return "the run is blocked"

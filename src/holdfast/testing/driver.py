@@ -1,8 +1,8 @@
-"""Driving a worker's session by hand: everything happens that can, then time jumps to the next alarm, and again.
+"""Drives a worker's session by hand: everything happens that can, then time jumps to the next alarm, and so on.
 
-There is no thread, no poll and no real wait here, but for steps that really wait. A step in flight takes no time by
-the environment's clock, so time stands still until it has ended; one that waits for the environment itself (by `takes`,
-or for another run's result) is resting, and holds nothing up.
+Here is no thread, no poll and no real wait, except in steps that really wait. A step in flight takes no time by the
+environment's clock, so time stands still until the step has ended. A step that waits for the environment itself (by
+`takes`, or for another run's result) is resting: time moves without it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from .clock import ManualClock
 
 T = TypeVar("T")
 _CALM = 8
-"""Turns of the event loop without anything happening, after which nothing will: others may have something to say."""
+"""After so many quiet turns of the event loop nothing more will happen. Other tasks need some to say what they do."""
 
 
 class Stuck(Exception):
-    """Nothing is under way and no alarm is set, or time was moved without end: the caller says it in words."""
+    """A wait would never end: nothing is under way and no alarm is set, or time was moved too often."""
 
 
 class Driver:
-    """One session and the clock it lives by. `settle` lets happen what can; `until` and `skip` move time."""
+    """One session and its clock. `settle` lets everything happen that can happen now; `until` and `skip` move time."""
 
     def __init__(self, plan: Plan, clock: ManualClock, resources: Mapping[object, Any], stand_in: Any) -> None:
         self.session: Session
         self.most_jumps = 10_000
-        """How often one wait may move time before it is taken to be without end."""
+        """How often one wait may move time before it counts as endless."""
         self._plan = plan
         self._clock = clock
         self._resources = resources
@@ -44,9 +44,9 @@ class Driver:
         self._resting: Counter[asyncio.Task[Any]] = Counter()
         self._news: asyncio.Future[None] | None = None
         self._waiters: dict[object, int] = {}
-        """Everyone for whom time may move, and the moment at which each has looked last."""
+        """The waits for which time may move, each with the moment of its last look."""
         self._moment = 0
-        """Counts everything that happens."""
+        """Counts everything that happens, so that a wait can tell whether its last look is still valid."""
         self._jumps = 0
         self._is_stale = True
         self._is_interrupted = False
@@ -68,7 +68,7 @@ class Driver:
         self._is_stale = True
 
     async def end_session(self) -> None:
-        """Leave as a crash would: nothing is written, steps in flight are cancelled."""
+        """End the session as a crash would: nothing is written, and steps in flight are cancelled."""
         tasks = set(self.session.runs.attempts.tasks)
         self.session.leave()
         if tasks:
@@ -79,8 +79,8 @@ class Driver:
         await self.end_session()
 
     async def rest(self) -> None:
-        """Let everything happen that can happen now, in turn with others who do."""
-        self._refuse_elsewhere()
+        """As `settle`, one caller at a time; a step that calls this is resting meanwhile."""
+        self._refuse_other_loop()
         with self.resting():
             async with self._lock:
                 await self.settle()
@@ -105,15 +105,15 @@ class Driver:
                 self._moment += 1
 
     async def look(self) -> int:
-        """Have the session look for work; returns how much it found."""
+        """Let the session look for work; returns how much it found."""
         return await self.session.look()
 
     async def recover(self) -> bool:
-        """Whether something had to be put in order before going on."""
+        """Put right what must be before going on; True if there was something. For derived classes."""
         return False
 
     async def _pass(self) -> bool:
-        """Let the event loop turn; True if something was under way meanwhile."""
+        """Let the event loop turn, or wait for a step in flight; True if something was under way."""
         runs = self.session.runs
         is_writing = any(held.is_committing for held in runs.held.values())
         in_flight = runs.attempts.tasks - self._resting.keys()
@@ -127,14 +127,14 @@ class Driver:
         return is_writing or bool(in_flight) or self._is_stale
 
     def wake(self) -> None:
-        """Something may have happened that the session should look at."""
+        """Something may have happened: the session should look again."""
         self._is_stale = True
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
     async def until(self, found: Callable[[], Awaitable[T | None]], timeout: int | None = None) -> T:
-        """Move time until `found` answers. Raises TimeoutError after `timeout`, by the clock, and Stuck."""
-        self._refuse_elsewhere()
+        """Move time until `found` returns a value. Raises TimeoutError after `timeout` by the clock, or Stuck."""
+        self._refuse_other_loop()
         end = None if timeout is None else self._clock.now() + timeout
         first = self._jumps
         with self._stop_at(end), self.resting(), self._waiting() as me:
@@ -151,8 +151,8 @@ class Driver:
         raise Stuck(f"time was moved {self.most_jumps} times, to {self._clock.moment}")
 
     async def skip(self, duration: int) -> None:
-        """Move time by `duration`, stopping wherever something is due."""
-        self._refuse_elsewhere()
+        """Move time by `duration`, with a stop at each alarm on the way."""
+        self._refuse_other_loop()
         end = self._clock.now() + duration
         with self._stop_at(end), self.resting(), self._waiting() as me:
             while True:
@@ -163,9 +163,9 @@ class Driver:
                     if self._may_jump(me):
                         self.jump()
 
-    def _refuse_elsewhere(self) -> None:
+    def _refuse_other_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
-            # Its commits and steps are tasks of the other loop, which stands still: this one would wait for ever.
+            # Commits and steps are tasks of the loop that was entered. It stands still, so this wait would never end.
             raise MisplacedCall(
                 "this environment was entered in another event loop, and only that one can move it; enter it in the "
                 "test itself, or have its fixture share the loop of the test (pytest-asyncio: the same loop_scope)"
@@ -173,7 +173,7 @@ class Driver:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether there is somebody for whom time may move."""
+        """Whether some wait may move time."""
         return bool(self._waiters)
 
     @contextlib.contextmanager
@@ -186,12 +186,12 @@ class Driver:
             del self._waiters[me]
 
     def _may_jump(self, me: object) -> bool:
-        """Whether everyone who waits has looked at the world as it is now, and found that time must move."""
+        """Whether every wait has looked since the last thing happened, and still needs time to move."""
         self._waiters[me] = self._moment
         return all(seen == self._moment for seen in self._waiters.values())
 
     async def sleep(self, duration: int) -> None:
-        """Take so long by the clock; for stubs."""
+        """Wait for `duration` by the clock; for stubs."""
         over = asyncio.Event()
         alarm = self._clock.call_at(self._clock.now() + duration, over.set)
         try:
@@ -214,7 +214,7 @@ class Driver:
         return True
 
     def _renew(self) -> None:
-        # Before anything rings: a worker of the real world would have renewed its lease many times by now.
+        # Before any alarm rings: a real worker would have renewed its lease many times by now.
         now = self._clock.now()
         session = self.session
         if self._plan.store.renew_lease(session.worker_id, self._plan.lease, now=now) is None:
@@ -233,7 +233,7 @@ class Driver:
 
     @contextlib.contextmanager
     def resting(self) -> Iterator[None]:
-        """While inside, the step that calls, if one does, waits for the environment and is not under way."""
+        """Inside, the calling step, if it is one, counts as waiting for the environment and not as under way."""
         scope = current_scope.get()
         task = self._task_of(scope) if isinstance(scope, StepInfo) else None
         if task is None:

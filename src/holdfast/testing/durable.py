@@ -1,4 +1,4 @@
-"""assert_durable: run a workflow once per commit point, crashing there each time, and compare what came of it."""
+"""assert_durable: run a workflow with a crash at each commit point in turn, and compare the outcomes."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Drive: TypeAlias = Callable[[Environment, AsyncRun[Any]], Awaitable[object]]
 _RUN_ID = "assert-durable"
 _SHOWN = 10
 _Place: TypeAlias = tuple[int, str]
-"""A step: which of the chain's runs has it, from 0, and its key there."""
+"""A step: the number of its run in the chain, from 0, and its key in that run."""
 _Results: TypeAlias = dict[_Place, tuple[str, Any, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Durability:
-    """What `assert_durable` found: the commit points of the undisturbed run, and how many crashes were tried."""
+    """What `assert_durable` did: the commit points of the undisturbed run, and how many crashes were tried."""
 
     commits: tuple[CommitPoint, ...]
     crashes: int
@@ -52,27 +52,28 @@ def assert_durable(
     resources: Sequence[Resource[Any]] | Mapping[Resource[Any], Any] = (),
     **kwargs: Any,
 ) -> Durability:
-    """Check that a workflow comes to the same end wherever its process dies.
+    """Check that a workflow has the same outcome wherever its process dies.
 
         def test_checkout_survives_crashes():
             assert_durable(checkout, order, stubs={charge: "receipt-1"}, effects=outbox)
 
-    It is run undisturbed, twice, to see that it comes to the same end at all. Then, for every write that this took (the
-    start, claims, turns, waits), once with a crash just before the write and once with one just after it, when the
-    answer is lost: steps in flight are cancelled, and another worker takes over. Each of these runs must come to the
-    undisturbed one's end: the same status, the same output or error, the same steps with the same results (but for
-    those that lose a race), and no step executed again whose result was recorded. If one does not, AssertionError says
-    which crash broke what. Of a run that continues as new every run of the chain counts, and the end is the last one's.
+    The workflow runs undisturbed twice, to see that its outcome is the same at all. Then it runs twice for every write
+    of the first run (the start, claims, turns, waits): with a crash just before the write, and with one just after it,
+    when the answer is lost. At a crash, steps in flight are cancelled and another worker takes over. Each of these runs
+    must have the undisturbed run's outcome: the same status, the same output or error, and the same steps with the same
+    results (except for steps that lose a race). No step may be executed again whose result was recorded. Otherwise
+    AssertionError says which crash broke what. If the run continues as new, all runs of the chain are compared, and the
+    last one's end counts.
 
-    `effects` are what the workflow did to the world: a collection that stubs or steps write to, which is cleared before
-    each run, or a function that returns a snapshot and is called once after each run (its `clear`, if it has one, is
-    called before). A step in flight when its process dies is executed again, so effects must be such that twice
-    is the same as once: a dict by `current_step().idempotency_key`, say, and not a list.
+    `effects` is what the workflow did to the outside: a collection that stubs or steps write to, which is cleared
+    before each run, or a function that returns a snapshot and is called once after each run (its `clear`, if it has
+    one, is called before). A step in flight when its process dies executes again, so collect effects so that twice is
+    the same as once: in a dict by `current_step().idempotency_key`, say, not in a list.
 
-    `drive(env, run)` is awaited first, where waiting for the result is not enough: it skips time, cancels, looks at the
-    run. Like any other process it sees nothing of the crash. Every run has the same id, seed and clock. Inside a
-    running event loop all of this happens on a thread and a loop of its own. An argument whose name is also one of the
-    options here is given by position, else BadArguments.
+    `drive(env, run)` is awaited first, for runs that need more than waiting for the result: it may skip time, cancel,
+    or look at the run. Like another process, it notices no crash. Every run has the same id, seed and clock. Inside
+    a running event loop everything happens in a new thread with its own loop. An argument with the name of one of these
+    options must be given by position, or BadArguments is raised.
     """
     if not isinstance(workflow, Workflow):
         raise DefinitionError(f"assert_durable({workflow!r}): {wrong_workflow(workflow)}")
@@ -90,26 +91,26 @@ def assert_durable(
 
 @dataclass(slots=True)
 class _Outcome:
-    """What came of one run. Compared field by field, so that the report can say what differs."""
+    """The outcome of one run, compared field by field so that the report can say what differs."""
 
     status: RunStatus
-    told: str
-    """The output or the error, in words."""
+    text: str
+    """The status with the output or the error, as text."""
     value: Any
     results: _Results
-    """Kind, value and words of what was recorded for each step."""
+    """Kind, value and text of the recorded result of each step."""
     asked: frozenset[_Place] | None
-    """The steps that it asked for; None if another run may rightly ask for others."""
+    """The steps that the run asked for; None if another run may rightly ask for others."""
     runs: tuple[str, ...]
     """The ids of the chain's runs."""
     effects: Any = None
     again: list[str] = field(default_factory=list)
-    """Steps executed although their result was recorded, or recorded although never executed."""
+    """Errors: steps executed although their result was recorded, or recorded although never executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The workflow, and everything that each of its runs is given."""
+    """The workflow, and everything that each of its runs gets."""
 
     workflow: Workflow[..., Any]
     args: tuple[Any, ...]
@@ -128,7 +129,8 @@ class _Trial:
         broken_by = crashes = number = 0
         is_reached = True
         while is_reached:
-            # Not by the number of commits: steps in threads end in any order, and more or fewer of them share a turn.
+            # Until a crash is no longer reached, not by the number of commits: steps in threads end in any order, and
+            # more or fewer of them share a turn.
             number += 1
             for crash in (Crash(number, is_after=False), Crash(number, is_after=True)):
                 point, wrong = await self._crashed(crash, undisturbed)
@@ -152,7 +154,7 @@ class _Trial:
         raise AssertionError("\n".join(lines))
 
     async def _crashed(self, crash: Crash, undisturbed: _Outcome) -> tuple[CommitPoint | None, list[str]]:
-        """Where it crashed, if it came that far, and what that broke."""
+        """The commit point of the crash, None if the run did not reach it, and what the crash broke."""
         environment = _CrashingEnvironment(self, crash)
         try:
             found = await self._run_in(environment)
@@ -178,7 +180,7 @@ class _Trial:
             outcome = await _outcome(env, run)
         outcome.again = environment.again
         outcome.again += [
-            f"{_step_told(step)} has a result, but was never executed"
+            f"{_step_text(step)} has a result, but was never executed"
             for step in outcome.results
             if (outcome.runs[step[0]], step[1]) not in environment.executed
         ]
@@ -186,7 +188,7 @@ class _Trial:
         return outcome
 
     async def _start(self, env: _CrashingEnvironment) -> AsyncRun[Any]:
-        """Start the run; if the process that starts it crashes, it starts again with the same id, as it should."""
+        """Start the run. If the starting process crashes, start it again with the same id, as programs should."""
         env.store.is_starting = True
         try:
             while True:
@@ -200,12 +202,12 @@ class _Trial:
 
 
 class _CrashingEnvironment(Environment):
-    """An environment that crashes, and where nothing but a crash makes a body run again."""
+    """An environment with a crash, in which only that crash makes a body run again: turns are not replayed."""
 
     def __init__(self, trial: _Trial, crash: Crash | None) -> None:
         self._crash = crash
         super().__init__(workflows_of(trial.workflow), stubs=trial.stubs, resources=trial.resources, start=trial.start)
-        self._stubs.noticed = self._noticed
+        self._stubs.on_call = self._on_call
         self.executed: set[tuple[str, str]] = set()
         self.again: list[str] = []
 
@@ -220,7 +222,7 @@ class _CrashingEnvironment(Environment):
     def _make_driver(self, resources: Mapping[object, Any]) -> Driver:
         return CrashingDriver(self.store, self._plan, self.clock, resources, self._stubs.perform)
 
-    def _noticed(self, call: Call) -> None:
+    def _on_call(self, call: Call) -> None:
         self.executed.add((call.run_id, call.key))
         point = self.store.recorded.get((call.run_id, call.key))
         if point is not None:
@@ -228,25 +230,28 @@ class _CrashingEnvironment(Environment):
 
 
 async def _outcome(env: Environment, run: AsyncRun[Any]) -> _Outcome:
-    """The end of the last run that went on, and what was recorded for the steps of all of them."""
+    """The end of the chain's last run, and the recorded results of the steps of all its runs."""
     journals = [await env.client.journal(run.id)]
     while (successor := journals[-1].run.successor_id) is not None:
         journals.append(await env.client.journal(successor))
     status, ended = journals[-1].run.status, journals[-1][-1]
-    told = f"{status} with {_told(ended)}" if status is not RunStatus.CANCELLED else "cancelled"
+    text = f"{status} with {_text(ended)}" if status is not RunStatus.CANCELLED else "cancelled"
     results = {
-        (number, entry.key): (entry.kind, _value(entry), _told(entry))
+        (number, entry.key): (entry.kind, _value(entry), _text(entry))
         for number, entries in enumerate(journals)
         for entry in entries
         if entry.key is not None and entry.kind in ("step_completed", "step_failed")
     }
     runs = tuple(journal.run.id for journal in journals)
-    return _Outcome(status, told, _value(ended), results, _asked(journals, results), runs)
+    return _Outcome(status, text, _value(ended), results, _asked(journals, results), runs)
 
 
 def _asked(journals: Sequence[Sequence[JournalEntry]], results: _Results) -> frozenset[_Place] | None:
-    """The steps that it asked for. A step without a result has lost a race, which others may win and then go another
-    way; and behind a checkpoint there is no telling."""
+    """The steps that the runs asked for; None if they can't be compared.
+
+    A step without a result has lost a race: in another run it may win, and the body then takes another branch. What was
+    asked before a checkpoint is no longer known.
+    """
     all_entries = [(number, entry) for number, entries in enumerate(journals) for entry in entries]
     asked = frozenset(
         (number, entry.key) for number, entry in all_entries if entry.key is not None and entry.kind == "step_asked"
@@ -256,11 +261,11 @@ def _asked(journals: Sequence[Sequence[JournalEntry]], results: _Results) -> fro
 
 
 def _value(entry: JournalEntry) -> Any:
-    """What can be compared: an error by its class and words, since its traceback is another one each time."""
+    """The value to compare: of an error its class and message, since its traceback differs each time."""
     return (type(entry.error), str(entry.error)) if entry.error is not None else entry.value
 
 
-def _told(entry: JournalEntry) -> str:
+def _text(entry: JournalEntry) -> str:
     return f"{type(entry.error).__name__}: {entry.error}" if entry.error is not None else repr(entry.value)
 
 
@@ -271,20 +276,21 @@ def _snapshot(effects: Any) -> Any:
 def _differences(expected: _Outcome, found: _Outcome) -> list[str]:
     wrong = list(found.again)
     if (found.status, found.value) != (expected.status, expected.value):
-        wrong.append(f"the outcome was {found.told} instead of {expected.told}")
+        wrong.append(f"the outcome was {found.text} instead of {expected.text}")
     wrong += _other_results(expected.results, found.results)
     if expected.asked is not None and found.asked is not None:
-        wrong += [f"{_step_told(step)} was never asked for" for step in sorted(expected.asked - found.asked)]
-        wrong += [f"{_step_told(step)} was asked for besides" for step in sorted(found.asked - expected.asked)]
+        wrong += [f"{_step_text(step)} was never asked for" for step in sorted(expected.asked - found.asked)]
+        wrong += [f"{_step_text(step)} was asked for besides" for step in sorted(found.asked - expected.asked)]
     if found.effects != expected.effects:
         wrong.append(f"the effects were {found.effects!r} instead of {expected.effects!r}")
     return wrong
 
 
 def _other_results(expected: _Results, found: _Results) -> list[str]:
-    """Results that are other ones. A step that lost a race need not have one in both.
+    """The results that differ. A step that lost a race need not have a result in both.
 
-    Branches that race come to steps of one name in any order, and so those are numbered: they may change places.
+    Steps of one name are numbered in the order in which they are asked for. Branches that race ask in any order, so
+    the results of steps of one name may have changed places.
     """
     moved: dict[_Place, list[_Place]] = {}
     for step in expected:
@@ -294,18 +300,18 @@ def _other_results(expected: _Results, found: _Results) -> list[str]:
     for steps in moved.values():
         left = [expected[step][:2] for step in steps]
         changed = [step for step in steps if step in found]
-        if not all(_takes_out(left, found[step][:2]) for step in changed):
+        if not all(_remove(left, found[step][:2]) for step in changed):
             for step in changed:
-                (kind, _, told), (was_kind, _, was_told) = found[step], expected[step]
-                wrong.append(f"{_step_told(step)} has {kind} {told} instead of {was_kind} {was_told}")
+                (kind, _, text), (was_kind, _, was_text) = found[step], expected[step]
+                wrong.append(f"{_step_text(step)} has {kind} {text} instead of {was_kind} {was_text}")
     return wrong
 
 
-def _takes_out(left: list[tuple[str, Any]], one: tuple[str, Any]) -> bool:
-    # By comparing: what a step returns need not be hashable.
-    if one not in left:
+def _remove(left: list[tuple[str, Any]], result: tuple[str, Any]) -> bool:
+    # From a list, not a multiset: a step's result need not be hashable.
+    if result not in left:
         return False
-    left.remove(one)
+    left.remove(result)
     return True
 
 
@@ -314,13 +320,13 @@ def _name(key: str) -> str:
     return name if name and number.isdigit() else key
 
 
-def _step_told(step: _Place) -> str:
+def _step_text(step: _Place) -> str:
     number, key = step
     return f"the step {key!r} of the chain's run {number + 1}" if number else f"the step {key!r}"
 
 
 def _run(work: Callable[[], Awaitable[T]]) -> T:
-    """Run it on a loop of its own, on a thread of its own if this one has a loop already."""
+    """Run the work on a new event loop, in a new thread if this one has a running loop."""
 
     async def main() -> T:
         return await work()

@@ -30,14 +30,14 @@ _URL = "sqlite:///:memory:"
 
 
 class MemoryStore(SqliteStore):
-    """A database in memory without threads, that takes the time from a test's clock."""
+    """A database in memory that uses no threads and a test's clock."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(":memory:", _URL, "default", inline=True, clock=clock.now)
         self.clock = clock.now
 
     async def write_rows(self, writes: Sequence[RowWrite]) -> list[bool]:
-        # A blocked run is tried again when its code may have changed. Here it never does: no timer is set for it.
+        # No timer for a blocked run: it is tried again in case its code has changed, which can't happen here.
         return await super().write_rows([_without_retry(write) for write in writes])
 
 
@@ -51,7 +51,7 @@ class EnvironmentClient(AsyncClient):
         until_ended: Callable[[str, int | None], Any],
         until_news: Callable[[asyncio.Event], Any],
     ) -> None:
-        # Settings of the place where tests are run say nothing about what is tested.
+        # Not from settings: those of the directory where the tests run must not affect them.
         super().__init__(store, codec=codec, max_payload=codec.max_payload)
         self._connection.until_ended = until_ended
         self._connection.until_news = until_news
@@ -69,22 +69,21 @@ class Environment:
 
     `with Environment(...) as env:` is the same for tests that are plain functions: a `Client`, and no `await`.
 
-    A stub is what the step comes to: a value, an exception (an instance or a class, which is raised), or a function
-    that is called with the step's arguments; `takes(duration, stub)` takes its time. It stands in for the step whatever
-    its options, and for each item of a map; an inline step (`holdfast.call`) is stubbed by its name, and so is a
-    machine's state, with `Next(...)`, `Done(...)` or a function of its context. What is not stubbed is executed.
-    Arguments and results pass through the codec as in production, and errors are retried as the step's policy says,
-    without jitter.
+    A stub replaces a step whatever its options, and each item of a map. It is the step's result, an exception to raise
+    (an instance or a class), or a function that is called with the step's arguments; `takes(duration, stub)` lets it
+    take time. An inline step (`holdfast.call`) is stubbed by its name, and so is a machine's state, with `Next(...)`,
+    `Done(...)` or a function of its context. Steps without a stub are executed. Arguments and results pass through the
+    codec as in production, and errors are retried as the step's policy says, without jitter.
 
-    Time stands still, but inside `skip`, `run.result()` and `run.wait()`, whose timeouts count by the same clock. While
-    somebody waits there and nothing is under way, it jumps to the next timer. If there is none the wait would never
-    end, and an error says what the run waits for. A blocked run raises what blocks it.
+    Time stands still except inside `skip`, `run.result()` and `run.wait()`, whose timeouts go by the same clock. While
+    a test waits in one of these and nothing is under way, time jumps to the next timer. Without a timer the wait would
+    never end, and an error says what the run waits for. If the run is blocked, the error that blocks it is raised.
 
-    Every turn is followed by a replay, so that a test finds what memory would hide: a body that asks for other things
-    when it runs again is blocked with JournalDiverged. I/O in a body is refused with IOInBody.
+    The body is replayed after every turn, which finds what a body kept in memory would hide: one that asks for
+    something else when it runs again is blocked with JournalDiverged. I/O in a body is refused with IOInBody.
 
-    `resources` are opened as a worker would open them, or given as a mapping to what stands in for them. `start` is
-    where the clock begins: an aware datetime, by default now.
+    `resources` are opened as in a worker, or a mapping gives each a replacement. `start` is the clock's first time, an
+    aware datetime, by default now.
     """
 
     def __init__(
@@ -123,18 +122,18 @@ class Environment:
         return self.clock.moment
 
     def calls(self, step: StepOrName) -> list[Call]:
-        """Every execution of a step so far, stubbed or not, attempts that failed included, in order."""
+        """Every execution of a step so far, in order: stubbed or not, and failed attempts, too."""
         return self._stubs.calls(step)
 
     async def skip(self, duration: Duration) -> None:
-        """Let time pass: everything that is due on the way happens, each at its own time."""
+        """Let time pass. Everything that is due on the way happens, each at its own time."""
         await self._entered.skip(microseconds(duration, what="skip"))
 
     async def until_waiting(self, run: AsyncRun[Any]) -> Explanation:
-        """Let everything happen that can without time moving, and say what the run waits for.
+        """Let everything happen that can happen without time passing, and return what the run waits for.
 
-        If it has continued as new, the run that goes on is meant. Raises RunEnded if it waits for nothing any more, and
-        what blocks it if it is blocked.
+        Of a run that continued as new, this is about the chain's last run. Raises RunEnded if the run has ended, and
+        the error that blocks it if it is blocked.
         """
         await self._entered.rest()
         record = await last_of(self._store, (await run.refresh()).id)
@@ -215,7 +214,7 @@ class Environment:
         return self._driver
 
     async def _until_ended(self, run_id: str, limit: int | None) -> RunRecord:
-        """What `run.result()` and `run.wait()` come to."""
+        """Move time until the run has ended, for `run.result()` and `run.wait()`."""
 
         async def ended() -> RunRecord | None:
             record = await self._store.get_run(run_id)
@@ -230,13 +229,13 @@ class Environment:
             why = await self._client.explain(run_id)
             raise HoldfastError(f"this wait would never end: {stuck}, and {why}") from None
 
-    async def _until_news(self, told: asyncio.Event) -> None:
-        """How whoever follows a stream or a status waits for more: only time is left alone."""
+    async def _until_news(self, news: asyncio.Event) -> None:
+        """Wait for news while a stream or a status is followed. This never moves time."""
         driver = self._entered
         await driver.rest()
-        if told.is_set():
+        if news.is_set():
             return
-        # Another task may move time, which a plain test has none of but for its steps.
+        # Only another task can move time now, and a plain test has none, except for its steps.
         if self._portal is not None and not driver.is_waited_for:
             raise HoldfastError(
                 "there would never be more to follow: nothing is under way, and time stands still meanwhile; let it "
@@ -244,7 +243,7 @@ class Environment:
             )
         with driver.resting(), contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1):
-                await told.wait()
+                await news.wait()
 
 
 def _without_retry(write: RowWrite) -> RowWrite:

@@ -1,8 +1,8 @@
-"""I/O in a body is refused while tests run: open, sockets, subprocesses, threads and time.sleep.
+"""Refuses I/O in bodies while tests run: open, sockets, subprocesses, threads and time.sleep.
 
-Python's audit events tell of them wherever they happen, in whichever library. The hook is set once, with the first
-guard, and can't be taken away again; it looks at nothing but the event's name unless a guard is up. The refusal stops
-the run from inside its body: it is blocked with IOInBody, and no `except` of the body sees it.
+Python raises audit events for these in any library. The audit hook is set with the first guard and can't be removed;
+while no guard is active it does next to nothing. A refusal stops the run inside its body: the run is blocked with
+IOInBody, and no `except` of the body sees it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _THREADS = frozenset({"_thread.start_new_thread", "_thread.start_joinable_thread
 _REFUSED = _THREADS | {
     *("open", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen", "time.sleep"),
 }
-# These read files for reasons of their own: an import, the lines of a traceback, a log's file, a time zone, a debugger.
+# Modules that may read files in a body: for an import, a traceback's lines, a log, a time zone, a debugger.
 _EXCUSED = frozenset(
     {
         *("_frozen_importlib", "_frozen_importlib_external", "importlib", "pkgutil", "zipimport"),
@@ -35,7 +35,7 @@ _EXCUSED = frozenset(
 
 
 class _Guard:
-    """Which threads are guarded. One for the process, since an audit hook is."""
+    """The guarded threads. There is one for the process, as an audit hook is for the whole process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -74,13 +74,14 @@ class _Guard:
             line = own_line(frame, body.main) or "an unknown line"
             body.stop_with(
                 IOInBody(
-                    f"{_told(event, args)} at {line}, inside a workflow body, where it would happen again on every "
+                    f"{_describe(event, args)} at {line}, inside a workflow body, where it would happen again on every "
                     "replay; move this into a step"
                 )
             )
 
     def _stand_in(self) -> None:
-        # Of threads there is an event since Python 3.12, of sleeping since 3.13. What was imported before escapes this.
+        # Threads have an audit event since Python 3.12, time.sleep since 3.13: before that they are patched. A name
+        # that was imported before (`from time import sleep`) is not caught.
         if sys.version_info < (3, 13):
             self._real_sleep, time.sleep = time.sleep, self._sleep
         if sys.version_info < (3, 12):
@@ -110,15 +111,15 @@ def _start(thread: threading.Thread) -> None:
 
 
 def guarded() -> contextlib.AbstractContextManager[None]:
-    """Refuse I/O in every body that advances on this thread from here on."""
+    """A context manager in which every body that advances on this thread is refused I/O."""
     return _guard.up()
 
 
 def _is_excused(event: str, args: tuple[Any, ...], frame: FrameType | None) -> bool:
     if event == "open" and str(args[0]).startswith(zoneinfo.TZPATH):
-        # ZoneInfo is written in C, and leaves no frame.
+        # ZoneInfo is written in C and has no frame to find below.
         return True
-    # A body's frames end where its greenlet began: nothing outside it can excuse it.
+    # Only the body's own frames are searched: they end where its greenlet began.
     while frame is not None:
         if str(frame.f_globals.get("__name__")).partition(".")[0] in _EXCUSED:
             return True
@@ -126,7 +127,7 @@ def _is_excused(event: str, args: tuple[Any, ...], frame: FrameType | None) -> b
     return False
 
 
-def _told(event: str, args: tuple[Any, ...]) -> str:
+def _describe(event: str, args: tuple[Any, ...]) -> str:
     if event == "open":
         return f"open({args[0]!r}) was called"
     if event == "time.sleep":

@@ -1,4 +1,4 @@
-"""How time passes for the items of a map in a test: by the environment's clock, as it does for steps."""
+"""The time of a map's items in a test: retries and timeouts go by the environment's clock, as for steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .clock import ManualClock
 
 
 class ItemPace(Pace):
-    """Of one chunk. What its thread waits for ends with the chunk: no clock moves for a thread that was left."""
+    """The pace of one chunk. Its thread's waits end with the chunk, since no clock moves for an abandoned thread."""
 
     def __init__(self, clock: ManualClock, sleep: Callable[[int], Awaitable[None]]) -> None:
         self._clock = clock
@@ -34,14 +34,14 @@ class ItemPace(Pace):
 
     def block(self, pause: int) -> None:
         if self._is_left:
-            # Nobody waits for this thread, so the loop may be gone.
+            # The chunk is over and nothing waits for this thread, so the loop may be closed.
             return
         with contextlib.suppress(CancelledError):
             asyncio.run_coroutine_threadsafe(self._take_a_nap(pause), self._loop).result()
 
     @contextlib.asynccontextmanager
     async def limit(self, timeout: int | None) -> AsyncIterator[asyncio.Timeout]:
-        # Also by the real time: what is not stubbed may really take too long.
+        # By real time, too: a step that is not stubbed may really take too long.
         async with super().limit(timeout) as limit:
             if timeout is None:
                 yield limit
@@ -54,13 +54,13 @@ class ItemPace(Pace):
                 alarm.cancel()
 
     def leave(self) -> None:
-        """The chunk is over, or nobody wants what comes of it any more."""
+        """The chunk is over, or its result is no longer wanted: end the thread's wait."""
         self._is_left = True
         if self._nap is not None:
             self._nap.cancel()
 
     async def _take_a_nap(self, pause: int) -> None:
-        # On the loop, where `leave` is called, too: neither comes between the other's lines.
+        # This and `leave` both run on the loop's thread, so neither can interrupt the other.
         if not self._is_left:
             self._nap = asyncio.current_task()
             await self._sleep(pause)

@@ -45,13 +45,13 @@ AnyJournal: TypeAlias = Journal | Iterable[JournalEntry] | Iterable[JournalRow] 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay came to: how many entries it took, and the end of the run or what it waits for."""
+    """The outcome of a replay: how many entries the journal has, and the run's end or what the run waits for."""
 
     entries: int
     status: RunStatus | None
     """How the run ended; None if it has not."""
     waits_for: tuple[str, ...] = ()
-    """Open steps and timers, in words."""
+    """Open steps and timers, as text."""
 
 
 class _Exported(msgspec.Struct, frozen=True):
@@ -62,8 +62,8 @@ class _Exported(msgspec.Struct, frozen=True):
 
 
 def export_journal(journal: Journal) -> bytes:
-    """A journal as bytes, to be kept beside the tests and replayed against every later version of the code."""
-    return msgspec.msgpack.encode(_Exported(journal.run, encode_entries([one.entry for one in journal])))
+    """A journal as bytes, to be kept beside the tests and replayed against later versions of the code."""
+    return msgspec.msgpack.encode(_Exported(journal.run, encode_entries([item.entry for item in journal])))
 
 
 def replay(
@@ -79,18 +79,18 @@ def replay(
         journal = await client.journal(run_id)           # or the bytes of export_journal(journal)
         replay(journal, checkout)
 
-    No step is executed and nothing is written. Raises JournalDiverged with the report of what the journal holds, what
-    the code asked for and where; an ended run whose body would now end otherwise raises it, too. Whether a failed one
-    would be tried again does not count. Raises NeverAwaited, NotDecodable and IOInBody as a worker would.
+    No step is executed and nothing is written. If they don't match, JournalDiverged reports what the journal holds,
+    what the code asked for and where; also if the run has ended and its body would now end otherwise. Whether a failed
+    run would be tried again does not count. Raises NeverAwaited, NotDecodable and IOInBody as a worker would.
 
-    The journal that a client gives knows its run's arguments; with rows or bare entries give them as `args` and
-    `kwargs`. `codec` is needed where the journal was written with one that encrypts.
+    A client's journal has its run's arguments; for rows or bare entries give them as `args` and `kwargs`. Give `codec`
+    if the journal was written with one that encrypts.
     """
     if not isinstance(workflow, Workflow):
         raise DefinitionError(f"replay(..., {workflow!r}): {wrong_workflow(workflow)}")
     codec = codec or Codec()
     run, entries = _opened(journal)
-    # Of a machine it may be in its checkpoint alone.
+    # From the history, since a machine's `started` may be in its checkpoint only.
     started = next((entry for entry in history_of(entries).entries if isinstance(entry, Started)), None)
     if started is None:
         # Nothing was ever delivered: the run has not begun, or was cancelled before it did.
@@ -115,56 +115,57 @@ def _replay(execution: Execution, entries: list[Entry], codec: Codec) -> Replaye
     if ended is None or not _is_own_end(entries):
         execution.replay(history, found.lives, found.carried)
         return Replayed(len(entries), _status(entries), _waits(execution) if ended is None else ())
-    # The body ended with the last thing delivered to it: up to there it is replayed, and that is taken in anew.
+    # The last input delivered made the body end: replay up to it, then deliver it again as a new input.
     last = max(index for index, entry in enumerate(history) if not isinstance(entry, ASKS))
     execution.replay(history[:last], found.lives, history[last : last + 1])
     with _silent(execution):
-        done = execution.advance([history[last]])  # type: ignore[list-item]  # what is no ask is an input
+        done = execution.advance([history[last]])  # type: ignore[list-item]  # an entry that is no ask is an input
     _compare(execution, history[last + 1 :], done.entries[1:], at=last + 1)
-    again = done.ended
+    new_end = done.ended
     if done.retrying is not None:
-        # It was not, by an older policy, or for a cancel that came with the failure. The body has ended alike or not.
-        again = Ended(done.retrying.at, RunStatus.FAILED, None, done.retrying.error)
-    if again is None:
-        raise _diverged(execution, len(history), _end_told(ended, codec), "nothing; the body goes on waiting")
-    if _end(ended, codec) != _end(again, codec):
-        raise _diverged(execution, len(history), _end_told(ended, codec), _end_told(again, codec))
+        # The code would retry the run now. It was not retried, under an older policy or because a cancel came with the
+        # failure. Only the failure is compared.
+        new_end = Ended(done.retrying.at, RunStatus.FAILED, None, done.retrying.error)
+    if new_end is None:
+        raise _diverged(execution, len(history), _end_text(ended, codec), "nothing; the body goes on waiting")
+    if _end(ended, codec) != _end(new_end, codec):
+        raise _diverged(execution, len(history), _end_text(ended, codec), _end_text(new_end, codec))
     return Replayed(len(entries), _status(entries))
 
 
 @contextmanager
 def _silent(execution: Execution) -> Iterator[None]:
-    """What a body logs in its last turn was logged when it first happened, as all before it."""
+    """Drop what the body logs in its last turn: it was logged when it first happened, as in all turns before."""
 
     def is_of_others(record: logging.LogRecord) -> bool:
-        # The engine's are about a run, which they name first.
+        # The first argument of the engine's records is the run that they are about.
         run = record.args[0] if isinstance(record.args, tuple) and record.args else None
         return current_scope.get() is not execution and run is not execution.run
 
     loggers = (logger, logging.getLogger("holdfast.engine"))
-    for one in loggers:
-        one.addFilter(is_of_others)
+    for each in loggers:
+        each.addFilter(is_of_others)
     try:
         yield
     finally:
-        for one in loggers:
-            one.removeFilter(is_of_others)
+        for each in loggers:
+            each.removeFilter(is_of_others)
 
 
 def _compare(execution: Execution, held: Sequence[Entry], asked: Sequence[Entry], *, at: int) -> None:
-    """What the body asked for in its last turn. Changes don't count: code may ask about more of them, or fewer."""
-    others = (Patched, Ended, RunRetrying)
-    held, asked = ([one for one in entries if not isinstance(one, others)] for entries in (held, asked))
-    for number, (one, other) in enumerate(zip_longest(held, asked), at):
-        if not _is_same(one, other):
-            holds, asks = ("nothing more" if entry is None else describe(entry) for entry in (one, other))
+    """Compare what the body asks for in its last turn. `patched` doesn't count: code may ask it more often, or less."""
+    ignored = (Patched, Ended, RunRetrying)
+    held, asked = ([entry for entry in entries if not isinstance(entry, ignored)] for entries in (held, asked))
+    for number, (old, new) in enumerate(zip_longest(held, asked), at):
+        if not _is_same(old, new):
+            holds, asks = ("nothing more" if entry is None else describe(entry) for entry in (old, new))
             raise _diverged(execution, number, holds, asks)
 
 
-def _is_same(one: Entry | None, other: Entry | None) -> bool:
-    if isinstance(one, (StepAsked, ChildAsked)) and type(other) is type(one):
-        return (one.key, one.digest) == (other.key, other.digest)
-    return one == other
+def _is_same(old: Entry | None, new: Entry | None) -> bool:
+    if isinstance(old, (StepAsked, ChildAsked)) and type(new) is type(old):
+        return (old.key, old.digest) == (new.key, new.digest)
+    return old == new
 
 
 def _diverged(execution: Execution, number: int, holds: str, asked: str) -> JournalDiverged:
@@ -177,7 +178,7 @@ def _diverged(execution: Execution, number: int, holds: str, asked: str) -> Jour
 
 
 def _opened(journal: AnyJournal) -> tuple[RunRecord | None, list[Entry]]:
-    """The run, if the journal knows it, and the entries, whichever form they come in."""
+    """The run, if the journal has it, and the entries of a journal in any form."""
     if isinstance(journal, (bytes, bytearray, memoryview)):
         try:
             exported = msgspec.msgpack.decode(journal, type=_Exported)
@@ -186,15 +187,17 @@ def _opened(journal: AnyJournal) -> tuple[RunRecord | None, list[Entry]]:
             raise DefinitionError(f"replay: these bytes are not an exported journal: {error}") from error
     run = journal.run if isinstance(journal, Journal) else None
     entries: list[Entry] = []
-    for one in journal:
-        if isinstance(one, JournalEntry):
-            entries.append(one.entry)
-        elif isinstance(one, JournalRow):
-            entries += decode_entries(one.data)
-        elif isinstance(one, msgspec.Struct):
-            entries.append(one)
+    for item in journal:
+        if isinstance(item, JournalEntry):
+            entries.append(item.entry)
+        elif isinstance(item, JournalRow):
+            entries += decode_entries(item.data)
+        elif isinstance(item, msgspec.Struct):
+            entries.append(item)
         else:
-            raise DefinitionError(f"replay: {one!r} is no entry of a journal; expected what client.journal(id) returns")
+            raise DefinitionError(
+                f"replay: {item!r} is no entry of a journal; expected what client.journal(id) returns"
+            )
     return run, entries
 
 
@@ -231,14 +234,15 @@ def _status(entries: Sequence[Entry]) -> RunStatus | None:
 
 
 def _is_own_end(entries: Sequence[Entry]) -> bool:
-    """Whether the body ended by itself: who ends it from outside takes it over first."""
+    """Whether the body ended the run. An end from outside follows a takeover, which writes `claimed`."""
     return len(entries) > 1 and not isinstance(entries[-2], Claimed)
 
 
 def _end(ended: Ended, codec: Codec) -> tuple[object, ...]:
-    """What can be compared of an end. A traceback differs with every line that is added to the code.
+    """The part of an end that can be compared.
 
-    Where it goes on, and that it was late, is told with the run's id, which entries alone don't know.
+    Not tracebacks, since any change of the code changes them. Not the successor, nor DeadlineExceeded's message, since
+    they contain the run's id, which entries alone don't have.
     """
     if ended.error:
         error = codec.decode_exception(ended.error)
@@ -248,7 +252,7 @@ def _end(ended: Ended, codec: Codec) -> tuple[object, ...]:
     return ended.status, None if ended.output is None else codec.open(ended.output)
 
 
-def _end_told(ended: Ended, codec: Codec) -> str:
+def _end_text(ended: Ended, codec: Codec) -> str:
     if ended.error:
         error = codec.decode_exception(ended.error)
         return f"the end, {ended.status} with {type(error).__name__}: {message_of(error)}"

@@ -1,4 +1,4 @@
-"""The command: python -m holdfast.testing.simulate --seeds 500. It ends with 1 if a seed broke a promise."""
+"""Simulate seeds: python -m holdfast.testing.simulate --seeds 500. The exit code is 1 if a seed broke a promise."""
 
 from __future__ import annotations
 

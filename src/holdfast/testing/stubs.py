@@ -1,7 +1,7 @@
-"""Stubs: what a test puts in a step's place, and the record of every call.
+"""Stubs, which replace steps in a test, and the record of every call.
 
-A stub only replaces the execution of a step's function. Arguments and results pass through the codec by the step's own
-annotations, and errors are retried by its own policy, as in production.
+A stub replaces only the execution of a step's function. Arguments and results still pass through the codec by the
+step's annotations, and errors are retried by its policy, as in production.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NONE = object()
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One execution of a step, stubbed or not: its arguments as the step got them."""
+    """One execution of a step, stubbed or not, with the arguments that the step got."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -39,19 +39,18 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """A stub that takes its time; made by `takes`."""
+    """A stub that takes time; made by `takes`."""
 
     duration: int
     outcome: Any
 
 
 def takes(duration: Duration, outcome: Any = None) -> Takes:
-    """A stub that takes `duration` by the environment's clock, and then comes to `outcome`, itself a stub.
+    """A stub that takes `duration` by the environment's clock, and then does what `outcome`, itself a stub, says.
 
         stubs={charge: takes("40s", "receipt")}
 
-    Every other execution takes no time at all by that clock. With it a step can be made to run into its timeout, or to
-    lose a race.
+    All other executions take no time by that clock. With this a step can run into its timeout, or lose a race.
     """
     return Takes(microseconds(duration, what="takes"), outcome)
 
@@ -70,8 +69,8 @@ class Stubs:
         self._by_name: dict[str, Any] = {}
         self._steps = list(given)
         self._calls: list[tuple[Step[..., Any], Call]] = []
-        self.noticed: Callable[[Call], None] | None = None
-        """Told of every call before it happens."""
+        self.on_call: Callable[[Call], None] | None = None
+        """Called with each call before the step executes."""
         for key, stub in given.items():
             if isinstance(key, Step):
                 self._by_function[id(key.fn)] = stub
@@ -84,7 +83,7 @@ class Stubs:
                 )
 
     def perform(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Awaitable[Any] | None:
-        """What to await in place of the step's function; None: execute that."""
+        """The awaitable that replaces the step's function; None to execute the function."""
         state = state_of(step)
         if state is not None:
             return self._state(step, state, *args)
@@ -96,7 +95,7 @@ class Stubs:
         return None if chunk is None else self._items(*chunk, *args)
 
     def _state(self, step: Step[..., Any], state: State, input: Any, pad: dict[str, Any]) -> Awaitable[Any] | None:
-        """A state of a machine: its stub gets the context, as it does itself."""
+        """As `perform` for a machine's state: a stub gets the context, as the state itself does."""
         self._note(step, (state.context(input, pad),), {})
         stub = self._stub_of(step)
         return None if stub is _NONE else self._state_outcome(state, stub, input, pad)
@@ -106,17 +105,17 @@ class Stubs:
 
     def _note(self, step: Step[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         info = current_step()
-        # A copy is kept: what the step makes of its arguments, or a state of its context, is not what it got.
+        # A copy: a step may change its arguments, and a state its context, and neither is what it got.
         call = Call(*copy.deepcopy((args, kwargs)), info.key, info.attempt, info.run_id)
         self._calls.append((step, call))
-        if self.noticed is not None:
-            self.noticed(call)
+        if self.on_call is not None:
+            self.on_call(call)
 
     def _stub_of(self, step: Step[..., Any]) -> Any:
         return self._by_function.get(id(_function_of(step)), self._by_name.get(step.name, _NONE))
 
     async def _items(self, target: Step[..., Any], collects: bool, items: Any) -> Any:
-        """A chunk of a map: each of its items is a call of the step."""
+        """Perform a chunk of a map: each item is a call of the step."""
         stub = self._stub_of(target)
         pace = ItemPace(self._clock, self._sleep)
         if stub is _NONE and not target.is_async:
@@ -125,11 +124,11 @@ class Stubs:
                 self._note(target, (item,), {})
                 return target.fn(item)
 
-            # A thread of its own, not one of the loop's: those are few, and where all of them wait for time to move, it
-            # would stand still for the chunk that finds none.
+            # A thread of its own, not one of the loop's: those are few. If all of them waited for time to move, time
+            # would wait for the chunk that has no thread.
             thread = Threads()
             try:
-                # As a value: a coroutine can't raise StopIteration.
+                # The error is returned, not raised: a coroutine can't raise StopIteration.
                 chunk = blocking_chunk(target, collects, blocking, pace)
                 value, error = await thread.call(caught, (chunk, items), {})
             finally:
@@ -139,26 +138,26 @@ class Stubs:
                 raise error
             return value
 
-        async def one(item: Any) -> Any:
+        async def perform_item(item: Any) -> Any:
             self._note(target, (item,), {})
             return await (target.fn(item) if stub is _NONE else self._outcome(stub, (item,), {}))
 
-        return await async_chunk(target, collects, one, pace)(items)
+        return await async_chunk(target, collects, perform_item, pace)(items)
 
     def calls(self, step: StepOrName) -> list[Call]:
         """Every call of the step so far, in the order of execution."""
         if isinstance(step, str):
-            return [call for one, call in self._calls if one.name == step]
+            return [call for called, call in self._calls if called.name == step]
         if not isinstance(step, Step):
             raise DefinitionError(f"calls({step!r}): expected a step, or a step's name")
-        return [call for one, call in self._calls if _function_of(one) is step.fn]
+        return [call for called, call in self._calls if _function_of(called) is step.fn]
 
     async def _outcome(self, stub: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(stub, Takes):
             await self._sleep(stub.duration)
             return await self._outcome(stub.outcome, args, kwargs)
         if isinstance(stub, BaseException):
-            # The same instance may be raised many times; each time with a traceback of its own.
+            # Without the traceback of an earlier raise: one instance may be raised many times.
             raise stub.with_traceback(None)
         if isinstance(stub, type) and issubclass(stub, BaseException):
             raise stub
@@ -167,11 +166,11 @@ class Stubs:
         found = stub(*args, **kwargs)
         if inspect.isawaitable(found):
             found = await found
-        # A function may also say how long it takes, by its arguments.
+        # A function may return `takes(...)`, so that the time depends on its arguments.
         return await self._outcome(found, args, kwargs) if isinstance(found, Takes) else found
 
 
 def _function_of(step: Step[..., Any]) -> Callable[..., Any]:
-    """The function that was decorated; of a state, the one that the machine was given."""
+    """The decorated function; for a state, the function that the machine was given."""
     state = state_of(step)
     return step.fn if state is None else state.fn

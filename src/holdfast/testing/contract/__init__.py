@@ -1,7 +1,7 @@
-"""The store contract as tests: every store runs them, ours and yours.
+"""The store contract as tests, for every store: ours and yours.
 
-A test module of a store imports the classes and defines the fixture `make_store`, a function from `namespace="default"`
-to a store that is not open yet; all stores of one test are on one database. That is all:
+A store's test module imports the classes and defines the fixture `make_store`: a function that takes
+`namespace="default"` and returns a store that is not open yet. All stores of one test must be on one database.
 
     from holdfast.testing.contract import TestClaimRuns, TestCommitTurns, ...
 
@@ -10,8 +10,8 @@ to a store that is not open yet; all stores of one test are on one database. Tha
         return lambda namespace="default": MyStore(tmp_path / "db", namespace=namespace)
 
 TestTwoStores, TestMessagesInTwoStores, TestWakeUps, TestNamespaces and TestNamespacesOfMessages need a database that
-several stores can open at a time. TestProcesses needs one that several processes can open, and a fixture `url` that
-`open_store` understands in each of them.
+several stores can open at a time. TestProcesses needs one that several processes can open, and a fixture `url` with
+which `open_store` opens it in each of them.
 """
 
 from .chains import TestContinuedRuns

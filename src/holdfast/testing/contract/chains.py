@@ -1,4 +1,4 @@
-"""Chains: runs that go on in a successor, and what belongs to all of them."""
+"""Chains: runs that continue as a successor, and what belongs to the whole chain."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ class TestContinuedRuns:
         assert [(one.run_id, one.kind) for one in await stage.store.read_inbox("two")] == [(gone.id, "cancel")]
 
     async def test_a_successor_is_not_told_of_children_that_it_did_not_ask_for(self, stage: Stage) -> None:
-        # It may have asked for others by the same key.
+        # The successor may have asked for another child by the same key.
         parent, child = await family(stage)
         successor = await continued(stage, parent)
         await stage.end(child)
@@ -367,7 +367,7 @@ class TestContinuedRuns:
 async def continued(
     stage: Stage, run: ClaimedRun, *, after: int = 0, worker: str = "one", now: int = T0, **fields: Any
 ) -> ClaimedRun:
-    """Have the run go on in a successor, which the worker claims."""
+    """Let the run continue as a successor, which the worker claims."""
     successor: NewRun = new_run(**fields)
     change = turn(run, after=after, change=CONTINUED, out=Out(successor=successor))
     assert await stage.commit(change, now=now) == [True]

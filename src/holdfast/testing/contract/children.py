@@ -1,4 +1,4 @@
-"""Children: begun with a turn, told about when they end, asked to end with their parent."""
+"""Children: a turn begins them, their parent gets a message when they end, and they may be cancelled with it."""
 
 from __future__ import annotations
 
@@ -281,5 +281,5 @@ async def family(stage: Stage, **fields: Any) -> tuple[ClaimedRun, ClaimedRun]:
 
 
 def end_in(message: Message) -> ChildEnd:
-    """What a child's message says."""
+    """The end of a child in a message."""
     return msgspec.msgpack.decode(message.payload, type=ChildEnd)

@@ -1,4 +1,4 @@
-"""Events: published once, matched with waits by whoever looks, taken by a chain at most once."""
+"""Events: published once, matched with waits by any worker, taken by a chain at most once."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class TestEvents:
         assert (await stage.store.read_unmatched(10)).waits == ()
 
     async def test_an_event_counts_from_when_it_was_published(self, stage: Stage) -> None:
-        # So that it comes before a timeout that was due later, however late it was matched.
+        # So an event that is matched late still comes before a timeout that was due after it.
         wait = await waiting(stage, "paid")
         event = await published(stage, "paid", at=after(3))
         await stage.store.deliver_event(event, [wait])
@@ -238,7 +238,7 @@ class TestEvents:
         assert await stage.store.find_events(wait) == [event]
 
     async def test_a_number_that_was_registered_anew_is_another_wait(self, stage: Stage) -> None:
-        # As by a run that is tried again while somebody looks for what its earlier try had waited for.
+        # As when a run is tried again while a worker looks for events for a wait of its earlier try.
         run = await stage.held()
         await stage.commit(turn(run, out=Out(waits=(NewWait(number=1, kind="event", name="paid"),))))
         [before] = (await stage.store.read_unmatched(10)).waits
@@ -284,7 +284,7 @@ class TestEvents:
         assert await stage.store.find_events(second, looked=Looked(T0, 0, after(100))) == [free]
 
     async def test_a_later_look_finds_what_was_matched_since_wherever_it_stands(self, stage: Stage) -> None:
-        # It was committed after the look, with a time before it.
+        # `late` was committed after the look, with a time before it.
         wait = await waiting(stage, "paid")
         old, late, new = [await published(stage, "paid", at=after(number)) for number in (1, 2, 3)]
         await stage.store.mark_matched([old.id], [], now=after(4))
@@ -295,7 +295,7 @@ class TestEvents:
         assert await stage.store.find_events(wait, looked=seen) == [new]
 
     async def test_a_later_look_finds_what_is_not_matched_yet_wherever_it_stands(self, stage: Stage) -> None:
-        # Whoever matches it may have looked for waits before this one was there, and has not marked it yet.
+        # The worker that matches `late` may have looked for waits before this one existed, and has not marked it yet.
         wait = await waiting(stage, "paid")
         old, late, new = [await published(stage, "paid", at=after(number)) for number in (1, 2, 3)]
         await published(stage, "sent", at=after(1))
@@ -366,24 +366,24 @@ async def declare(
 
 
 def trigger(version: str, queue: str = "default", match: bytes | None = None) -> Trigger:
-    """What "ship" has declared for "paid"."""
+    """The trigger that a version of "ship" declares for the event "paid"."""
     return Trigger("ship", version, queue, "paid", match, deadline=SECOND, retention=None)
 
 
 async def published(stage: Stage, name: str, payload: bytes = b"", *, at: int = T0) -> Event:
-    """A new event."""
+    """Publish an event and return it."""
     assert await stage.store.publish_event(name, payload, now=at) is Sent.SENT
     return max((await stage.store.read_unmatched(10_000)).events, key=lambda event: event.id)
 
 
 async def waiting(stage: Stage, name: str, *, worker: str = "one") -> EventWait:
-    """The wait of a run that waits for an event, held by the worker."""
+    """The wait of a new run, held by the worker, for an event."""
     run: ClaimedRun = await stage.held(worker=worker)
     await stage.commit(turn(run, out=Out(waits=(NewWait(number=1, kind="event", name=name),))))
     return (await stage.store.read_unmatched(10_000)).waits[-1]
 
 
 async def chain_began(stage: Stage, run: ClaimedRun) -> Instant:
-    """Since when a run that is held gets events."""
+    """The time from which a held run gets events: when its chain began."""
     await stage.commit(turn(run, out=Out(waits=(NewWait(number=1, kind="event", name="any"),))))
     return (await stage.store.read_unmatched(10_000)).waits[-1].since

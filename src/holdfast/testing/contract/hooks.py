@@ -1,4 +1,4 @@
-"""Hooks: one-time tokens, and what becomes of a payload for each."""
+"""Hooks: one-time tokens, and what happens to a payload for one."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TestHooks:
         assert await stage.store.resume_hook("t", b"", now=T0) is Sent.USED
 
     async def test_a_token_that_was_used_up_may_be_another_run_s(self, stage: Stage) -> None:
-        # A fork has the tokens of the run that it stems from, as far as it shares its history.
+        # A fork has its original's tokens in the history that they share.
         first = await hooked(stage)
         assert await stage.store.resume_hook("t", b"", message_id="m", now=T0) is Sent.SENT
         await stage.commit(turn(first, after=1, change=RowChange(status=RunStatus.COMPLETED)))
@@ -196,7 +196,7 @@ class TestHooks:
 
 
 async def hooked(stage: Stage, *, chain_id: str | None = None, **fields: Any) -> ClaimedRun:
-    """A run held by "one", with a hook number 7, whose next turn is its second."""
+    """A run held by "one" whose first turn has made the hook with number 7."""
     run = await stage.held(chain_id=chain_id)
     wait = NewWait(number=7, kind="hook", name="ok", token="t", **fields)
     assert await stage.commit(turn(run, out=Out(waits=(wait,)))) == [True]

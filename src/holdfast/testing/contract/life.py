@@ -1,4 +1,4 @@
-"""Opening, closing, and being told of what happened."""
+"""Opening and closing a store, and subscribing to its news."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class TestSubscribe:
             assert await stage.commit(turn(run, after=number)) == [True]
             await asyncio.sleep(0.005)
         await quiet()
-        # A store may tell once that it has begun to listen, however long that took.
+        # A store may notify once when it has begun to listen, however long that took.
         assert len(told) <= 1
         unsubscribe()
 
@@ -133,7 +133,7 @@ class TestSubscribe:
         looks: list[asyncio.Future[None]] = []
         unsubscribe = stage.store.subscribe(lambda: looks.append(asyncio.ensure_future(look())))
         await stage.commit(turn(run, change=RowChange(status=RunStatus.COMPLETED)))
-        # The claim may be told of, too, and before the end is there. Nobody looks but who was told.
+        # The claim may be notified, too, before the end is there. Only notifications make it look.
         assert await until(lambda: 1 in ended)
         await asyncio.gather(*looks)
         unsubscribe()

@@ -1,4 +1,4 @@
-"""Managing runs: pausing them, and taking away those that have ended with everything they own."""
+"""Managing runs: pausing them, and removing ended ones with all that they own."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TestPauseRuns:
         await stage.store.pause_runs([run.id], True, now=T0)
         await stage.store.send_signal(run.id, "go", b"", now=T0)
         assert await stage.claim() == []
-        # Whoever was told that something is due would look again and again, and get nothing.
+        # A worker that gets a due time would claim again and again, and get nothing.
         assert await stage.store.next_due([LANE], now=T0) is None
         await stage.store.pause_runs([run.id], False, now=T0)
         assert [message.kind for message in (await stage.claim_one()).inbox] == ["signal"]

@@ -1,4 +1,4 @@
-"""Messages: signals into inboxes, and what a turn gives out with them."""
+"""Messages: signals into inboxes, and what a turn gives out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is told of what. A store may tell somebody for nothing; whom it concerns it must tell."""
+"""Which subscribers are notified of what. Those concerned must be; needless notifications are allowed."""
 
 from __future__ import annotations
 
@@ -118,14 +118,14 @@ def _continued(run: ClaimedRun) -> Any:
 
 
 async def _begun(stage: Stage, parent: ClaimedRun) -> ClaimedRun:
-    """A child that a turn of its parent has begun, claimed."""
+    """A claimed child that a turn of its parent has begun."""
     child = new_run(parent_id=parent.id, parent_key="pay")
     assert await stage.commit(turn(parent, out=Out(children=(child,)))) == [True]
     return await stage.claim_one(run_id=child.id)
 
 
 async def _is_told(stage: Stage, news: News, happen: Happening) -> bool:
-    """Whether a subscriber to that hears of it; it has heard everything else before."""
+    """Whether a subscriber to this news is notified of the happening, and not of something earlier."""
     told: list[int] = []
     unsubscribe = stage.store.subscribe(lambda: told.append(1), news)
     await quiet()

@@ -22,7 +22,7 @@ from holdfast.store import open_store
 from holdfast.testing.contract.stage import LANE, LEASE, new_run, turn
 
 async def accept(store, turns):
-    # Sent until all are accepted: another process may have locked one of their runs for a moment.
+    # Again until all are accepted: another process may have locked one of their runs for a moment.
     while turns:
         answers = await store.commit_turns(turns)
         assert False not in answers
@@ -57,7 +57,7 @@ def _begin(url: str, body: str) -> subprocess.Popen[str]:
 
 
 async def _run_all(url: str, body: str, count: int) -> list[str]:
-    """Run so many of them at the same time to a good end, and return what each printed."""
+    """Run `count` processes with the body at the same time, and return what each printed. All must succeed."""
     processes = [_begin(url, body) for _ in range(count)]
     ended = await asyncio.gather(*(asyncio.to_thread(process.communicate, timeout=90) for process in processes))
     assert [process.returncode for process in processes] == [0] * count, [errors for _, errors in ended]
@@ -66,7 +66,7 @@ async def _run_all(url: str, body: str, count: int) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def _running(url: str, body: str) -> AsyncIterator[subprocess.Popen[str]]:
-    """A process that is killed at the end, if it has not been before."""
+    """A process with the body. It is killed in the end."""
     process = _begin(url, body)
     try:
         yield process
@@ -180,7 +180,7 @@ class TestProcesses:
             for _ in range(50):
                 told = int(await _line(child))
             child.send_signal(signal.SIGKILL)
-            # Not by `communicate`: that does not know what was read ahead for the lines above.
+            # Not by `communicate`, which would lose what reading the lines above has buffered.
             assert child.stdout is not None
             rest = await asyncio.to_thread(child.stdout.read)
         whole = rest.rpartition("\n")[0].split()
@@ -191,7 +191,7 @@ class TestProcesses:
         assert (await stage.run("told")).status is RunStatus.RUNNING
 
     async def test_a_lease_is_renewed_in_time_while_others_write(self, stage: Stage, url: str) -> None:
-        """In time: before the others have got much done. So it means the same on a slow machine."""
+        """In time means before the others are done, which is the same on a slow machine."""
         await stage.store.register_worker("one", [LANE], LEASE)
         body = """
         for number in range(300):

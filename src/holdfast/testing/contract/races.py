@@ -1,4 +1,4 @@
-"""Messages, children and streams where several stores write at the same time, and namespaces that stay apart."""
+"""Messages, children and streams while several stores write at the same time or in different namespaces."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ class TestMessagesInTwoStores:
             join = turn(parent, out=Out(children=(child,)))
             end = turn(holder, change=RowChange(status=RunStatus.COMPLETED))
             await asyncio.gather(_accepted(stage.store, join), _accepted(other, end))
-            # An end may begin before the join is committed and lock the run after it was looked at: then neither has
-            # seen the other, and whoever looks for the dead tells.
+            # The end may begin before the join is committed, and lock the run after the join has looked at it. Then
+            # neither has seen the other, and the next `reap_workers` tells the parent.
             await stage.store.reap_workers("one", now=T0)
             assert [message.name for message in await stage.store.read_inbox("one")] == ["c"]
             await stage.commit(turn(parent, after=1, change=RowChange(status=RunStatus.COMPLETED)))
@@ -221,7 +221,7 @@ class TestNamespacesOfMessages:
 
 
 async def _accepted(store: Store, sent: Turn) -> None:
-    """Send a turn until it is accepted: somebody else may have locked a run that it needs for a moment."""
+    """Send a turn until it is accepted: another store may have locked a run that it needs for a moment."""
     while isinstance(answer := (await store.commit_turns([sent], now=T0))[0], StoreAway):
         pass
     assert answer is True

@@ -1,4 +1,4 @@
-"""Retries: runs that go on where others stopped, in their chains."""
+"""Retries: runs that go on in a chain where another run of it stopped."""
 
 from __future__ import annotations
 

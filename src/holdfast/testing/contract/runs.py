@@ -35,7 +35,7 @@ class TestReading:
     async def test_a_run_that_is_not_there_is_none(self, stage: Stage) -> None:
         assert await stage.store.get_run("nobody") is None
         assert await stage.store.find_run(LANE.workflow, "nothing") is None
-        # Nobody can have started one with such a key.
+        # No run can be started with such a key.
         for key in ("a\0b", "\ud800"):
             assert await stage.store.find_run(LANE.workflow, key) is None
         assert await stage.store.read_journal("nobody") == []
@@ -241,7 +241,7 @@ class TestCancelRun:
         assert decode_entries(data)[-1] == Stopped(T0, "cancelled", None, None, "sold out")
 
     async def test_a_run_that_begins_with_rows_hears_of_its_cancel(self, stage: Stage) -> None:
-        """It may have to undo what they tell of."""
+        """The run may have to undo what the rows record, so it is not cancelled without a worker."""
         run_id = await stage.start_one(rows=(b"zero", b"one"), delay=SECOND)
         await stage.store.cancel_run(run_id, now=T0)
         [claimed] = await stage.claim()

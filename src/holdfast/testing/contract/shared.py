@@ -1,4 +1,4 @@
-"""Several stores on one database: what one writes the other sees, and namespaces are kept apart."""
+"""Several stores on one database: each sees what the others write, and namespaces are separate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TestTwoStores:
             *(store.claim_runs(f"w{n}", [LANE], 7, now=T0) for n, store in enumerate(stores) for _ in range(5))
         )
         claimed = [run.id for claim in claims for run in claim]
-        # What several want at once, one gets; how much is left to the next claim is a matter of chance.
+        # A run that several want goes to one of them. How many are left for the next claim is a matter of chance.
         while rest := await stage.store.claim_runs("w0", [LANE], 60, now=T0):
             claimed += [run.id for run in rest]
         assert sorted(claimed) == sorted(ids)

@@ -1,7 +1,7 @@
-"""What the contract's tests stand on: stores to open, runs to start, and a worker played by hand.
+"""The stage of the contract's tests: opens stores, starts runs, and does by hand what a worker does.
 
-A test is an `async def` method that takes a stage; `on_stage` makes each of a class a plain pytest test on an event
-loop of its own. Time is given as `now` nearly everywhere: `T0`, and seconds after it.
+A test is an `async def` method that takes a stage. `on_stage` makes each of them a plain pytest test with its own event
+loop. Nearly all calls give the time as `now`: `T0`, or some seconds after it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ T0: Instant = 1_800_000_000 * SECOND
 LANE = Lane("ship", "1")
 LEASE = 30 * SECOND
 PATIENCE = 30
-"""Seconds. How long something that must happen is waited for before it is said that it never came."""
+"""How many seconds a test waits for something that must happen."""
 MakeStore: TypeAlias = Callable[..., Store]
-"""`make_store(namespace="default")`: a store that is not open yet. All of one test are on one database."""
+"""`make_store(namespace="default")`: a store that is not open yet. All stores of one test are on one database."""
 T = TypeVar("T", bound=type)
 
 
@@ -58,7 +58,7 @@ class Stage:
             await store.close()
 
     async def start(self, count: int = 1, *, now: Instant = T0, **fields: Any) -> list[str]:
-        """Start runs that are alike and return their ids."""
+        """Start runs with the same fields and return their ids."""
         started = await self.store.start_runs([new_run(**fields) for _ in range(count)], now=now)
         return [run.id for run in started]
 
@@ -68,7 +68,7 @@ class Stage:
         return run_id
 
     async def run(self, run_id: str) -> RunRecord:
-        """The run's record; it must be there."""
+        """The run's record, which must exist."""
         found = await self.store.get_run(run_id)
         assert found is not None
         return found
@@ -76,11 +76,11 @@ class Stage:
     async def claim(
         self, limit: int = 100, *, worker: str = "one", now: Instant = T0, **options: Any
     ) -> list[ClaimedRun]:
-        """Claim as a worker that knows the one lane."""
+        """Claim runs of the tests' lane."""
         return await self.store.claim_runs(worker, [LANE], limit, now=now, **options)
 
     async def claim_one(self, *, worker: str = "one", now: Instant = T0, **options: Any) -> ClaimedRun:
-        """Claim the one run there is to claim."""
+        """Claim the only run that can be claimed."""
         [claimed] = await self.claim(worker=worker, now=now, **options)
         return claimed
 
@@ -103,7 +103,7 @@ class Stage:
         return is_done
 
     async def lose(self, worker: str = "one", *, now: Instant = T0) -> None:
-        """Have the worker reaped, so that what it held can be taken over: its lease is over at once."""
+        """End the worker's lease at once and reap the worker, so that its runs can be taken over."""
         await self.store.register_worker(worker, [LANE], 1, now=now - 2)
         assert worker in await self.store.reap_workers("reaper", now=now)
 
@@ -113,13 +113,13 @@ class Stage:
 
 
 def new_run(**fields: Any) -> NewRun:
-    """A run to start, of the workflow that the tests know."""
+    """A run to start, on the tests' lane."""
     given = {"id": new_id(), "workflow": LANE.workflow, "version": LANE.version, "input": b"[]", "seed": b"seed"}
     return NewRun(**{**given, **fields})
 
 
 def turn(run: ClaimedRun, data: bytes = b"turn", *, after: int = 0, **fields: Any) -> Turn:
-    """The run's next turn, or one `after` that."""
+    """The run's next turn, or the turn `after` turns later."""
     given = {"run_id": run.id, "seq": run.next_seq + after, "epoch": run.epoch, "at": T0, "data": data}
     return Turn(**{**given, **fields})
 
@@ -145,17 +145,17 @@ def row_write(
 
 
 def ids_of(runs: Iterable[ClaimedRun | RunRecord]) -> list[str]:
-    """Their ids, in order."""
+    """The ids of the runs, in order."""
     return [run.id for run in runs]
 
 
 def after(seconds: float) -> Instant:
-    """So many seconds after T0."""
+    """The instant `seconds` after T0."""
     return T0 + round(seconds * SECOND)
 
 
 async def until(is_so: Callable[[], bool], seconds: float = PATIENCE) -> bool:
-    """Wait until it is so; False if it never was."""
+    """Wait until `is_so` is true; False if it never is."""
     for _ in range(round(seconds / 0.005)):
         if is_so():
             return True
@@ -164,7 +164,7 @@ async def until(is_so: Callable[[], bool], seconds: float = PATIENCE) -> bool:
 
 
 async def quiet() -> None:
-    """Long enough for every wake-up that is on its way."""
+    """Wait long enough for every wake-up that is on its way."""
     await asyncio.sleep(0.1)
 
 
@@ -183,7 +183,7 @@ def _staged(method: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     def test(self: object, make_store: MakeStore, **fixtures: Any) -> None:
         asyncio.run(_play(lambda stage: method(self, stage, **fixtures), make_store))
 
-    # pytest reads the names of the fixtures from here.
+    # pytest takes the names of the fixtures from the signature.
     names: Sequence[str] = ["self", "make_store", *wants]
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     test.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Starting runs, and whose key it is."""
+"""Starting runs, and which run a key belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Suspects: runs with whom two workers or more have died. A claim takes no more of them than it may."""
+"""Suspects: runs with which two or more workers have died. A claim takes no more of them than it is allowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .stage import LANE, T0, Stage, after, ids_of, on_stage
 
 @on_stage
 class TestSuspects:
-    """A worker that dies with a claim in hand has died with what that claim took: so suspects are not even taken."""
+    """A worker's death counts against every run that it has claimed, so suspects beyond the limit are not claimed."""
 
     async def test_no_more_suspects_are_claimed_than_may_be(self, stage: Stage) -> None:
         suspects = [await _crashed(stage, 2, due_at=after(n)) for n in range(3)]
@@ -89,7 +89,7 @@ class TestSuspects:
 
 
 async def _crashed(stage: Stage, crashes: int, *, due_at: int | None = T0, **fields: Any) -> str:
-    """A run with so many crashes that was handed back, and is due then."""
+    """A run with `crashes` crashes, handed back and due at `due_at`."""
     run = await stage.held(**fields)
     assert await stage.hand_back(run, status=RunStatus.WAITING, due_at=due_at, crashes=crashes)
     return run.id

@@ -1,4 +1,4 @@
-"""Traces: where a sender stood in one goes along with what it sent, and comes back as it was."""
+"""Traces: a message carries its sender's span context, which is read back unchanged."""
 
 from __future__ import annotations
 

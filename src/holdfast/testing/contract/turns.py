@@ -1,4 +1,4 @@
-"""Turns and row-only writes: who may write, and what happens with it."""
+"""Turns and row-only writes: which are accepted, and what they change."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class TestCommitTurns:
         assert await stage.commit(turn(other), turn(stale)) == [True, False]
 
     async def test_an_own_turn_that_its_own_checkpoint_has_cut_off_was_accepted(self, stage: Stage) -> None:
-        # Only whoever was told that it was accepted goes on to a checkpoint, so the first answer was yes.
+        # A worker goes on to a checkpoint only after its turn was accepted, so the first answer was yes.
         run, other = await stage.held(), await stage.held()
         sends = turn(run, out=Out(signals=(OutSignal(other.id, "go", b""),)))
         assert await stage.commit(sends, turn(run, after=1, out=Out(truncate=True))) == [True, True]
@@ -163,7 +163,7 @@ class TestCommitTurns:
         assert len(await stage.store.read_inbox("one")) == 1
 
     async def test_an_own_turn_that_another_owner_s_checkpoint_has_cut_off_is_refused(self, stage: Stage) -> None:
-        # Whose row was there can't be told any more; its sender has lost the run in either case.
+        # The row at this seq is gone, so the store can't tell whose it was. The sender has lost the run in any case.
         run = await stage.held()
         parked = turn(run, change=Change(status=RunStatus.WAITING, due_at=T0, release=True))
         assert await stage.commit(parked) == [True]
@@ -253,9 +253,9 @@ class TestCommitTurns:
             stage.commit(turn(runs[0])), stage.commit(bad), stage.commit(turn(runs[2])), return_exceptions=True
         )
         assert (answers[0], answers[2]) == ([True], [True])
-        # Raised, or answered for this turn.
-        told = answers[1] if isinstance(answers[1], BaseException) else answers[1][0]
-        assert isinstance(told, Exception)
+        # The error may be raised, or be the answer for this turn.
+        error = answers[1] if isinstance(answers[1], BaseException) else answers[1][0]
+        assert isinstance(error, Exception)
         assert await stage.journal(runs[1].id) == []
 
 

@@ -1,4 +1,4 @@
-"""Values and streams: live state that is set and sent by turns and by steps."""
+"""Values and streams: live state that turns and steps set and send."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class TestStreams:
         items = (("log", b"a"), ("Other", b"x"), ("log", b"b"), ("ä", b"y"))
         await stage.commit(turn(run, out=Out(items=items)))
         await stage.store.append_items(sent(run, b"c", b"d"), now=T0)
-        # One that is too late adds nothing, and makes no stream.
+        # Items of an earlier epoch are dropped, and make no stream.
         late = StepItems(run.id, "late", (b"z",), "s", 1, run.epoch - 1)
         await stage.store.append_items(late, now=T0)
         names = await stage.store.list_streams(run.id)
@@ -113,7 +113,7 @@ class TestStreams:
     ) -> None:
         run = await stage.held()
         await stage.store.append_items(sent(run, b"a", attempt=3, epoch=7), now=T0)
-        # The one between them sends nothing.
+        # The run between the two sends nothing.
         silent = await stage.held(chain_id=run.id, forked_from=run.id)
         again = await stage.held(chain_id=run.id, forked_from=silent.id)
         await stage.store.append_items(sent(again, b"b"), now=T0)
@@ -199,5 +199,5 @@ def sent(
     epoch: int | None = None,
     number: int = 0,
 ) -> StepItems:
-    """What a step of the run sends."""
+    """Items that a step of the run sends."""
     return StepItems(run.id, stream, payloads, step, attempt, run.epoch if epoch is None else epoch, number)

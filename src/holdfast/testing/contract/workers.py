@@ -1,4 +1,4 @@
-"""Workers: leases, the dead, and what has been registered."""
+"""Workers: leases, dead workers, and registrations."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class TestRenewLease:
         renewed: list[Instant | None] = []
         thread = threading.Thread(target=lambda: renewed.append(stage.store.renew_lease("one", LEASE, now=after(1))))
         thread.start()
-        # On the loop's own thread, so the loop can't help.
+        # This blocks the loop's thread, so the renewal can't depend on the loop.
         thread.join(10)
         assert renewed == [after(1)]
 
