@@ -173,8 +173,8 @@ async def test_logs_time_zones_and_tracebacks_are_allowed(tmp_path):
 
     @workflow
     async def body() -> str:
-        zoneinfo.ZoneInfo.clear_cache()
-        holdfast.logger.error("at %s", holdfast.now().astimezone(zoneinfo.ZoneInfo("Europe/Berlin")))
+        # Not from the cache: it is the reading of the zone's file that is allowed.
+        holdfast.logger.error("at %s", holdfast.now().astimezone(zoneinfo.ZoneInfo.no_cache("Europe/Berlin")))
         try:
             raise ValueError
         except ValueError:
