@@ -1,4 +1,4 @@
-"""How a claimed run comes in: rebuilt from its journal or found in memory, suspects one at a time."""
+"""How a worker takes claimed runs on: rebuilt from the journal or found in memory, and suspects one at a time."""
 
 from __future__ import annotations
 
@@ -27,37 +27,38 @@ from .held import RESULT, Held
 from .turns import Turns
 
 _TRIAL = 1_000_000
-"""How long a run that a worker has just died with has to itself, before a suspect is claimed to go beside it."""
+"""After a worker has died with a run, no suspect is claimed for so long, so that the run executes without one beside
+it."""
 _SUSPECT_FROM = 2
 """One crash says nothing about a run: it hits whatever its worker had in flight. The second makes it a suspect."""
 
 
 class Admission(Turns):
-    """Takes claimed runs on. From here on their turns go by themselves."""
+    """Takes claimed runs on. From then on their turns follow from what arrives."""
 
     __slots__ = ()
 
     def admit(self, claimed: Sequence[ClaimedRun]) -> None:
         """Rebuild the bodies that are not in memory, and let the runs go on."""
-        # One thing for all of them, then the other: what has just executed is still in the processor's caches.
+        # First this for all of them, then that for all: code that has just executed is still in the processor's caches.
         for held, run in [(self._hold(run), run) for run in claimed]:
             try:
                 self._let_in(held, run)
             except Exception as error:
-                # Not its fault, but it must not be held by nobody.
+                # Whatever failed, the run must not stay held without anybody working on it.
                 self.block(held, error)
 
     @property
     def may_suspect(self) -> bool:
-        """Whether a suspect may be claimed, which may be what takes workers down.
+        """Whether a suspect may be claimed: a run that may be what takes workers down.
 
-        They are executed one at a time, to find the guilty one. A run that a worker has just died with may be guilty,
-        too: a suspect beside it would be blamed for it.
+        Suspects are executed one at a time, to find the guilty one. A run that a worker has just died with may be
+        guilty, too: a suspect beside it would be blamed for it.
         """
         return self._suspect is None and self._clock.now() >= self._trial_ends_at
 
     def give_back(self, claimed: ClaimedRun) -> None:
-        """Hand a run back that this claim is the first of: it is as it was before, and due when it was."""
+        """Hand back a run that was claimed for the first time, as if it had not been claimed: it is due when it was."""
         self._put_back(self._hold(claimed), claimed)
 
     def _put_back(self, held: Held, claimed: ClaimedRun) -> None:
@@ -68,7 +69,7 @@ class Admission(Turns):
     def _hold(self, claimed: ClaimedRun) -> Held:
         before = self.held.get(claimed.id)
         if before is not None:
-            # It was given back, and this claim was faster than the answer to that: that answer means nothing any more.
+            # The run was given back, and claimed again before that was answered. The answer means nothing any more.
             self.drop(before)
         held = self.parked.pop(claimed.id, None)
         if held is not None and held.seq != claimed.next_seq:
@@ -83,12 +84,12 @@ class Admission(Turns):
 
     def _let_in(self, held: Held, claimed: ClaimedRun) -> None:
         if claimed.crashes > held.workflow.max_crashes:
-            # Its body itself may be what kills: it is not even looked at.
+            # The body itself may be what kills workers, so it is not even rebuilt.
             self._stop_crashing(held, has_undone=_has_undone(claimed.rows))
             return
         if held.execution is None and claimed.next_seq and not claimed.rows:
-            # Its body was here when the claim was asked for, and has made room for others since: without its journal
-            # it would begin anew. The next claim brings that.
+            # The body was in memory when the claim was sent, so the claim brought no journal; since then it was
+            # discarded to make room. Without a journal the run would begin anew: the next claim brings it.
             due_at = max(self._clock.now(), held.last_at)
             self.write_row(held, self.waiting(due_at, crashes=held.crashes, release=True))
             return
@@ -109,7 +110,8 @@ class Admission(Turns):
         self._get(held, claimed.inbox)
         is_late = held.is_late(max(self._clock.now(), claimed.claimed_at))
         if claimed.is_paused and not is_late and not any(message.kind == "cancel" for message in claimed.inbox):
-            # Paused while it was being claimed, by somebody who could not know whom to tell, or while it stood ahead.
+            # The run was paused while it was being claimed or stood ahead: whoever paused it could not tell its new
+            # owner.
             if claimed.is_first:
                 self._put_back(held, claimed)
             else:
@@ -117,12 +119,12 @@ class Admission(Turns):
             return
         if claimed.is_paused:
             self._end_pause(held)
-        # A claim brings the whole inbox, but no event that was published while nobody was there to match it.
+        # A claim brings the whole inbox. But it lacks events published while no worker was there to match them.
         is_heard = held.execution is None or not held.execution.awaits_event
         self.resume(held, heard_at=claimed.claimed_at if is_heard else 0, was_paused=claimed.is_paused)
 
     def _get(self, held: Held, inbox: Sequence[Message]) -> None:
-        """Let its messages arrive, but for those that its body has in memory: a claim brings them all."""
+        """Let the messages of a claim arrive, except those that the body in memory has: a claim brings them all."""
         if inbox:
             self._mailed.add(held.id)
             known = held.unread()
@@ -131,9 +133,10 @@ class Admission(Turns):
                     self.arrive(held, message)
 
     def _end_pause(self, held: Held) -> None:
-        """Let what ends a pause, a cancel or the deadline, come before all that has waited, but for results of steps.
+        """Order the cancel or the deadline that ends a pause before everything that has waited, except results of
+        steps.
 
-        Those were recorded: what they did may have to be undone. A cancel that was sent at 0 has no timer before it.
+        Those are recorded, and may have to be undone. No timer comes before a cancel that was sent at 0.
         """
         now = self._clock.now()
         if held.is_late(now):
@@ -147,7 +150,7 @@ class Admission(Turns):
         ]
 
     def _try_out(self) -> None:
-        """It is alone among the suspected for a while; a look follows, which may find suspects."""
+        """Claim no suspect for a while. When that is over, a look is made that may find suspects."""
         self._trial_ends_at = self._clock.now() + _TRIAL
         self._clock.call_at(self._trial_ends_at, self.cleared)
 
@@ -172,7 +175,8 @@ class Admission(Turns):
         return True
 
     def _is_stopped(self, held: Held) -> bool:
-        # Only by a step that is due: a run that is found waiting is innocent, and to find that out its body is needed.
+        # A run is stopped only before a step that is due: one that is found waiting is innocent, and to see that its
+        # body is needed.
         if held.crashes < held.workflow.max_crashes or self.is_lenient or not self._has_due_steps(held):
             return False
         self._stop_crashing(held, has_undone=held.execution is not None and held.execution.has_undone)
@@ -190,7 +194,8 @@ class Admission(Turns):
         self.commit(held, Advance([ended], [], [], ended), ())
 
     def _stop_late(self, held: Held) -> None:
-        """It waited for its delay, for another run or for a worker until its deadline came: its body never begins."""
+        """The run waited for its delay, for another run or for a worker until its deadline passed: its body never
+        begins."""
         error = DeadlineExceeded(
             f"{held.info!r} had not begun when its deadline, {held.info.deadline}, passed; start it with a later "
             "deadline or a shorter delay"
@@ -199,22 +204,22 @@ class Admission(Turns):
         self.commit(held, Advance([ended], [], [], ended), ())
 
     def _stop_unbegun(self, held: Held, reason: str | None) -> None:
-        """A child whose parent has no more use for it: claimed to be ended, as a client's cancel does in the store."""
+        """End a child that its parent has called off before it began, as a client's cancel does in the store."""
         ended = Stopped(self._clock.now(), RunStatus.CANCELLED.value, None, None, reason)
         self.commit(held, Advance([ended], [], [], ended), ())
 
     def hand_back_all(self) -> None:
-        """Give everything back that has no write under way."""
+        """Give back every run that has no write under way."""
         for held in list(self.held.values()):
-            # A transaction that keeps the run's turns waiting ends with the attempt that it belongs to. A result that
-            # waits for a look into the inbox is taken in first: its step would execute again.
+            # A transaction that keeps the run's turns waiting ends with its attempt, so such a run is given back, too.
+            # But a result that waits for a look into the inbox is taken in first, or its step would execute again.
             is_free = not held.is_committing and all(one.rank != RESULT for one in held.arrivals)
             if is_free or any(attempt.is_holding for attempt in held.attempts.values()):
                 self.hand_back(held)
 
 
 def _has_undone(rows: Sequence[JournalRow]) -> bool:
-    """Whether a journal tells of something that was undone."""
+    """Whether a journal says that something was undone."""
     try:
         return any(isinstance(entry, Undoing) for row in rows for entry in decode_entries(row.data))
     except msgspec.MsgspecError:
@@ -222,18 +227,19 @@ def _has_undone(rows: Sequence[JournalRow]) -> bool:
 
 
 def _never_began(held: Held) -> bool:
-    """Whether the first claim came only when the deadline had passed, so that nothing of the run can have begun."""
+    """Whether the first claim came after the deadline, so that nothing of the run can have begun."""
     deadline = held.info.deadline_instant
     if deadline is None or held.started_at < deadline:
         return False
     if held.history is not None or held.execution is None or held.execution.main is not None:
         return False
-    # What an earlier run of its chain has left to be undone is undone after its body, which gets the deadline.
+    # Compensations that an earlier run of the chain has left run after the body, so that body begins and gets the
+    # deadline.
     return not held.execution.has_to_undo
 
 
 def _is_unbegun(held: Held, claimed: ClaimedRun) -> bool:
-    """Whether nobody can have begun anything of it: it has to wait, or has no journal and was never claimed before."""
+    """Whether nothing of the run can have begun: it has to wait, or it has no journal and was never claimed before."""
     if not claimed.has_to_wait and (claimed.next_seq or not claimed.is_first):
         return False
     return held.execution is not None and held.execution.main is None and not held.execution.has_to_undo

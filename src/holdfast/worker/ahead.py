@@ -1,12 +1,11 @@
 """Runs that were claimed before there was room for them.
 
-Where another process does the work of a claim, a worker whose places are all taken waits for it with nothing to
-compute, again and again, if its runs are short. So it claims further ones, as many as it has lately freed places for
-within a moment, and lets them in as places are freed: concurrency counts what is let in.
+Where another process does the work of a claim, a worker whose places are all taken has nothing to compute while it
+waits for one; if its runs are short, that happens again and again. So it claims further runs, as many as it has lately
+freed places for within a moment, and lets them in as places are freed: concurrency counts what is let in.
 
-Only runs that nobody has ever begun stand here: whatever becomes of them here, they can be given back as if they had
-not been claimed. A process that dies leaves them to a takeover, as it does the runs of any claim that were yet to
-begin.
+Only runs that nobody has ever begun stand here, so they can always be given back as if they had not been claimed. If
+the process dies, they are taken over like the runs of any claim that were yet to begin.
 """
 
 from __future__ import annotations
@@ -22,17 +21,19 @@ _REST = 1_000_000
 
 
 class Ahead:
-    """Claimed runs that wait for room, first come first, for hardly longer than a moment of so many microseconds."""
+    """Claimed runs that wait for room, first come first served. They wait hardly longer than a `moment`
+    (microseconds)."""
 
     def __init__(self, moment: int, concurrency: int) -> None:
         self.moment = moment
-        """How soon there is to be room for all of them, by what was freed lately. 0: none is claimed ahead."""
+        """How soon there is to be room for all of them, judged by how fast places were freed lately. 0: nothing is
+        claimed ahead."""
         self._most = concurrency
         self._runs: deque[ClaimedRun] = deque()
         self._count = 0
         self._counted_from = 0
         self._expected = 0
-        """Places that are likely to be free within a moment."""
+        """How many places are likely to be freed within a moment."""
         self._rests_until = 0
 
     def __len__(self) -> int:
@@ -44,15 +45,15 @@ class Ahead:
 
     @property
     def first_at(self) -> Instant | None:
-        """When the one that stands here longest was claimed."""
+        """When the run that stands here longest was claimed."""
         return self._runs[0].claimed_at if self._runs else None
 
     def freed(self) -> None:
-        """A run has left its place to another."""
+        """Count a place that a run has left."""
         self._count += 1
 
     def wanted(self, now: int) -> int:
-        """How many more to claim, by the monotonic clock's `now`; none if it would be a few only."""
+        """How many more runs to claim at the monotonic time `now`; 0 if it would be only a few."""
         if not self.moment or now < self._rests_until:
             return 0
         elapsed = now - self._counted_from
@@ -66,13 +67,14 @@ class Ahead:
         self._runs.extend(runs)
 
     def rest(self, now: int) -> None:
-        """Claim none for a while: others want the same, or what is oldest was begun before, or there are no more."""
+        """Claim nothing ahead for a while: other workers want the same runs, the oldest were begun before, or there are
+        no more."""
         self._rests_until = now + _REST
         self._count, self._counted_from = 0, self._rests_until
         self._expected = 0
 
     def receive(self, messages: Sequence[Message]) -> None:
-        """The inbox was read: what has come for these is there when they are let in."""
+        """Add messages of the inbox to the runs that stand here."""
         mine: dict[str, list[Message]] = {}
         for message in messages:
             mine.setdefault(message.run_id, []).append(message)
@@ -81,11 +83,11 @@ class Ahead:
                 self._runs[place] = _told(run, mine[run.id])
 
     def take(self, most: int) -> list[ClaimedRun]:
-        """Those that there is room for."""
+        """Take out up to `most` runs, for which there is room."""
         return [self._runs.popleft() for _ in range(min(most, len(self._runs)))]
 
     def clear(self) -> list[ClaimedRun]:
-        """All of them: they are to go back. Places are freed more slowly than it seemed, or no more."""
+        """Take out all runs, to give them back: places are freed more slowly than they seemed to be, or not at all."""
         self._expected = self._count = 0
         return self.take(len(self._runs))
 

@@ -1,4 +1,4 @@
-"""What arrives for a run that this worker holds: messages, the ends of its steps, heartbeats, the end of its body."""
+"""What arrives for a run that this worker holds: messages, ends of steps, heartbeats, the stop of its body."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ _NOBODY: Mapping[str, Held] = MappingProxyType({})
 
 
 class Arrivals(Waits):
-    """Arrivals wait in the run until its next turn; what comes while one is being committed waits for the one after."""
+    """Arrivals wait in the run until its next turn. What comes while a turn is being committed waits for the one after
+    it."""
 
     __slots__ = ()
 
     @abstractmethod
     def _take(self, held: Held) -> None:
-        """Advance the body by everything that has arrived, and commit what came of it."""
+        """Advance the body by everything that has arrived, and commit the turn."""
 
     def deliver(self, messages: Sequence[Message], heard: Mapping[str, Held] = _NOBODY, heard_at: Instant = 0) -> bool:
-        """Hand out fresh inbox rows, all there were. None of the runs goes on before it has all of its own.
+        """Hand out fresh inbox rows. No run goes on before it has got all of its own.
 
-        Returns whether any was new: one that no wait has taken yet stays in the inbox, and comes again.
+        Returns whether any message was new: a message that no wait has taken yet stays in the inbox, and is read again.
 
-        The runs in `heard` waited for this look, whether anything has come for them or not; it was made at `heard_at`.
+        The runs in `heard` waited for this look into the inbox, which was made at `heard_at`. They go on even if
+        nothing came.
         """
         known: dict[str, set[int]] = {}
         woken = [held for held in (self._receive(message, known) for message in messages) if held is not None]
@@ -46,7 +48,7 @@ class Arrivals(Waits):
         return bool(woken)
 
     def unread(self) -> list[int]:
-        """Messages that are here and in the inbox still: there may be many, and they need not be read again."""
+        """Ids of messages that are here and still in the inbox. There may be many, and they need not be read again."""
         found: list[int] = []
         for run_id in [*self._mailed]:
             held = self.held.get(run_id)
@@ -57,13 +59,13 @@ class Arrivals(Waits):
         return found
 
     def _receive(self, message: Message, known: dict[str, set[int]]) -> Held | None:
-        """A fresh inbox row for a run that this worker holds; the run, if it is to be woken.
+        """Give a fresh inbox row to its run. Returns the run if it is to be woken.
 
-        `known` has the messages of each run that are here already, and came again while they were on their way.
+        `known` caches the ids of the messages that each run has already, for they may be read again.
         """
         held = self.held.get(message.run_id)
         if held is None or message.id in self._taken:
-            # Of the latter: read before the turn that took it was committed, and only heard of now.
+            # A message is in `_taken` if it was read before the turn that took it was committed, and arrives only now.
             return None
         if held.id not in known:
             known[held.id] = held.unread()
@@ -72,8 +74,8 @@ class Arrivals(Waits):
         if message.kind == "pause":
             self._pause_or_not(held, message.payload == b"paused")
         elif held.is_pausing and message.kind == "cancel":
-            # It goes back as if its steps had ended, for the claim that the cancel brings about ends the pause, too: a
-            # cleanup that waits must not wait for somebody to resume the run.
+            # Give the run back as if its steps had ended. The cancel makes it due, and that claim ends the pause: a
+            # cleanup must not wait until somebody resumes the run.
             self.cancel_attempts(held)
             self.pause(held)
         else:
@@ -82,7 +84,8 @@ class Arrivals(Waits):
         return None
 
     def took(self, held: Held, verdict: Verdict) -> None:
-        """A turn was answered: what it has taken is gone, although an answer may be under way that has it still."""
+        """A turn was answered. The messages that it took are deleted, but an answer with them may still be on its way
+        here."""
         if held.taking and verdict is True:
             self._taken.update(dict.fromkeys(held.taking))
             while len(self._taken) > REMEMBERED:
@@ -106,13 +109,13 @@ class Arrivals(Waits):
         if not _is_event(entry):
             last = next((one for one in reversed(held.arrivals) if not _is_event(one.entry)), None)
             if last is not None and last.message_id is not None:
-                # They come in the order in which they were sent: a store's clock that was set back must not change
-                # that. Not so an event, which comes when it is matched: it may have been published long before.
+                # Messages keep the order in which they were sent, even if the store's clock was set back. Events don't:
+                # they come when they are matched, perhaps long after they were published.
                 when = max(when, last.when)
         held.arrive(Arrival(when, MESSAGE, entry, message.id))
 
     def step_ended(self, attempt: Attempt, outcome: Outcome) -> None:
-        """A step in flight has a result."""
+        """An attempt has come to an outcome."""
         held = attempt.held
         if held.is_lost or held.attempts.get(attempt.key) is not attempt:
             return
@@ -128,33 +131,35 @@ class Arrivals(Waits):
             self._take(held)
 
     def _has_timer_before(self, held: Held, when: Instant) -> bool:
-        """Whether a timer was due before, of which the alarm comes later: the loop was held up, or nobody sets any."""
+        """Whether a timer was due before `when` and its alarm has not rung yet: the loop was held up, or no alarm is
+        set."""
         if held.execution is None:
             return False
         due_at = held.execution.next_timer()
         if due_at is None or due_at >= when:
             return False
-        # Nothing may come between the result of a transactional step and its commit, and so no look into the inbox.
+        # Between the result of a transactional step and its commit there must be no pause, so no look into the inbox.
         return held.inside is None or not held.execution.is_listening
 
     def stopped(self, execution: Execution) -> None:
-        """A body was stopped while it waited, by a thread. Told by that thread."""
+        """A thread has stopped a body that waited. That thread calls this."""
         with suppress(RuntimeError):  # The loop may be closed by then.
             self._loop.call_soon_threadsafe(self._block_stopped, execution, context=self._context)
 
     def _block_stopped(self, execution: Execution) -> None:
         held = self.held.get(execution.run.own_id)
         if held is None or held.execution is not execution or execution.fault is None:
-            # It was blocked already, is put away, or parked: whoever wakes it finds out.
+            # The run was blocked already, put away or parked: whoever wakes it finds the fault.
             return
         if held.is_committing:
             self._clock.call_at(self._clock.now() + _MOMENT, partial(self._block_stopped, execution))
         elif not held.attempts:
-            # If there were any, the next turn would find out: to cancel them is to have them execute again and again.
+            # With attempts in flight the next turn finds the fault. Cancelling them here would make them execute again
+            # and again.
             self.block(held, execution.fault)
 
     def beat(self, held: Held) -> None:
-        """A heartbeat is progress: the run is no longer suspected."""
+        """A heartbeat is progress: the run is no longer a suspect."""
         if held.crashes and not held.is_lost and not held.is_committing:
             held.crashes = 0
             self.acquit(held)

@@ -1,4 +1,4 @@
-"""One try of one step in a worker's hands, and what it sends. Who executes it is in attempts.py."""
+"""One attempt in a worker's hands, and the items that it sends. attempts.py executes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Executing(Protocol):
 
 
 class Attempt(StepInfo):
-    """One try of one step of one run. It is what the step itself sees of it, and what this worker knows beside that."""
+    """One attempt of one step of one run: what the step itself can see of it, and what only this worker knows."""
 
     __slots__ = (
         "_attempts", "alarm", "command", "details", "epoch", "first_at", "has_sent", "held", "is_holding", "is_left",
@@ -43,30 +43,30 @@ class Attempt(StepInfo):
         self._attempts = attempts
         self.held = held
         self.epoch = held.epoch
-        """Of the claim that it began in: what it sends after another one is late."""
+        """The epoch of the claim in which it began. What it sends after a later claim comes too late."""
         self.command = command
         self.first_at: Instant = 0
-        """When the first attempt of the step began; of one that stands in line that is not known yet."""
+        """When the first attempt of the step began. Not known yet while this one stands in line."""
         self.details = command.details
-        """What the step has said of itself last, in this attempt or before it."""
+        """The heartbeat details that the step gave last, in this attempt or an earlier one."""
         self.task: asyncio.Task[None] | None = None
         self.alarm: Alarm | None = None
         self.is_settled = False
         self.is_timed_out = False
         self.is_left = False
-        """It went on although nobody waited for it any more, and what it does goes nowhere."""
+        """It was left behind: it went on although nobody waited for it any more, and its result goes nowhere."""
         self.has_sent = False
         self.streams = _NO_ITEMS
-        """How many items it has sent to each."""
+        """How many items it has sent to each stream."""
         self.timeout = command.step.timeout
         self.loan: Loan | None = None
-        """Of a transactional step: see inside.py."""
+        """The loan of a transactional step; see inside.py."""
         self.is_holding = False
-        """Its transaction keeps the run's other turns waiting."""
+        """Whether its transaction keeps the run's other turns waiting."""
         self.kept: list[Item] | None = None
-        """What it sends while nothing but its transaction can be written."""
+        """What it has sent while only its transaction can write."""
         self.turn: tuple[Turn, Told] | None = None
-        """What its transaction is to commit."""
+        """The turn that its transaction is to commit."""
 
     @property
     def kind(self) -> str:
@@ -95,4 +95,4 @@ class Item(NamedTuple):
     data: bytes
     is_value: bool
     number: int = 0
-    """How many items the sender has sent to the stream before."""
+    """How many items the sender had sent to this stream before."""

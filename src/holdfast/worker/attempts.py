@@ -1,8 +1,8 @@
-"""Executing steps: one attempt is one try, on the loop or in a thread, inside its middleware.
+"""Executing steps: each attempt executes on the loop or in a thread, inside its middleware.
 
 An attempt ends in exactly one entry, or in none if nobody wants its result any more. Results are encoded and checked
-here, before the journal sees them: a value that can't be stored fails the step once, and its side effect is not
-repeated.
+here, before the journal sees them: a value that can't be stored fails the step for good, and the step is not executed
+again because of it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Attempts:
         self._enter: Callable[[Attempt], object] = current_scope.set
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
-        # By colour: `def` steps wait for a thread, `async def` steps are bounded so that one run can't swamp the loop.
+        # By colour: `def` steps wait for a thread; `async def` steps are bounded so that one run can't flood the loop.
         self._limits = {True: in_flight, False: threads}
         self._flying = {True: 0, False: 0}
         self._queues: dict[bool, deque[Attempt]] = {True: deque(), False: deque()}
@@ -83,14 +83,16 @@ class Attempts:
         self.outbox = outbox
         self.resources: Mapping[object, Any] = {}
         self.stand_in: Callable[[Step[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any] | None] | None = None
-        """In a test environment: what to await in place of a step's function, or None to execute that."""
+        """In a test environment: returns what to await in place of a step's function, or None to execute the
+        function."""
         self.dice: Callable[[], float] = random.SystemRandom().random
-        """Spreads the delays of retries; in a test environment it always shows the middle. Not the program's own random
-        numbers, which may be seeded alike in every process, and are not ours to draw."""
+        """A number from 0 to 1 that spreads the delays of retries; in a test environment it is always 0.5. It is not
+        drawn from the program's own random numbers: these may be seeded alike in every process, and are not ours to
+        draw from."""
         self.inside: Inside
         self.is_cancelled: Callable[[], bool] = lambda: False
         self.tasks: set[asyncio.Task[None]] = set()
-        """Every attempt's task until it ends, also those that nobody waits for any more."""
+        """Every attempt's task until it ends, also of attempts that nobody waits for any more."""
 
     def begin(self, held: Held, command: Command) -> Attempt:
         attempt = Attempt(self, held, command)
@@ -105,13 +107,14 @@ class Attempts:
         return attempt
 
     def beaten(self, attempt: Attempt, details: Any) -> None:
-        """On the step's own thread. What can't be stored is the step's error, here and now."""
+        """A heartbeat, on the step's own thread. Details that can't be stored are an error raised to the step."""
         self._beat(attempt.held)
         if details is not None:
             attempt.details = self._codec.value(Any).encode(details)
 
     def send(self, attempt: Attempt, name: str, value: Any, *, is_value: bool) -> None:
-        """On the step's own thread, as above. One whose run was lost, or that was abandoned, sends nothing."""
+        """A value or an item, on the step's own thread. An attempt whose run was lost, or that was abandoned, sends
+        nothing."""
         data = self._codec.message(value, "set_value" if is_value else "emit", name)
         if not attempt.held.is_lost and not attempt.is_left and not (attempt.is_timed_out and attempt.is_settled):
             attempt.has_sent = True
@@ -120,13 +123,13 @@ class Attempts:
 
     def _launch(self, attempt: Attempt) -> None:
         self._flying[attempt.command.step.is_async] += 1
-        # Whoever gets here does so from another step's context: nothing of that may be seen by this one.
+        # This may be called in another step's context, and nothing of that may be seen by this step.
         context = self._context.copy()
         task = attempt.task = begun_later(self._loop, self._run(attempt), name=attempt.key, context=context)
         self.tasks.add(task)
 
     def _limit(self, attempt: Attempt) -> None:
-        """Its time begins: that in line, for a thread or for a transaction, does not count."""
+        """Begin the attempt's time. Waiting in line, for a thread or for a transaction does not count."""
         ends = attempt.held.deadline_of_steps
         if attempt.timeout is not None:
             when = self._clock.now() + attempt.timeout
@@ -135,17 +138,17 @@ class Attempts:
         attempt.deadline = None if ends is None else moment_of(ends)
 
     def _stop_clock(self, attempt: Attempt) -> None:
-        """Its function has ended: what is waited for from here on is not its own doing."""
+        """The function has ended: the attempt's time no longer runs."""
         if attempt.alarm is not None and not attempt.is_timed_out:
             attempt.alarm.cancel()
             attempt.alarm = None
 
     def _landed(self, attempt: Attempt) -> None:
-        """One less in flight: the next in line begins."""
+        """The attempt has left its place: the next one in line begins."""
         task, attempt.task = attempt.task, None
         if task is None:
             return
-        # The task's context refers to the attempt: both would wait for the collector if the attempt kept the task.
+        # The task's context refers to the attempt. If the attempt kept the task, only the collector could free the two.
         self.tasks.discard(task)
         if attempt.alarm is not None:
             attempt.alarm.cancel()
@@ -155,7 +158,7 @@ class Attempts:
             self.go_on()
 
     def go_on(self) -> None:
-        """Begin what is in line and has room, if the lease holds: that is looked at just before each."""
+        """Begin attempts in line for which there is room. The lease is checked just before each."""
         for is_async, queue in self._queues.items():
             while queue and self._flying[is_async] < self._limits[is_async] and self._may_begin():
                 waiting = queue.popleft()
@@ -163,22 +166,22 @@ class Attempts:
                     self._launch(waiting)
 
     def empty_line(self) -> None:
-        """The worker stops: what has not begun will not; its run is handed back with it open."""
+        """The worker stops: attempts in line never begin. Their runs are handed back with these steps open."""
         for queue in self._queues.values():
             for waiting in queue:
                 self._give_up(waiting)
             queue.clear()
 
     def _give_up(self, attempt: Attempt) -> None:
-        """No result and no failure: the step executes again wherever the run goes on."""
+        """End an attempt without an outcome: the step executes again wherever the run goes on."""
         if not attempt.is_settled:
             self._settle(attempt)
             attempt.held.attempts.pop(attempt.key, None)
 
     def withdraw(self, attempt: Attempt) -> None:
-        """Nobody wants its result any more: an async step is cancelled, one in a thread is told.
+        """Nobody wants the result any more: cancel an async step, and tell one in a thread.
 
-        It may go on all the same, but after a while neither in a place nor with a connection that others need.
+        It may go on all the same, but after a while it keeps neither its place nor a connection that others need.
         """
         if attempt.is_settled:
             return
@@ -192,7 +195,7 @@ class Attempts:
             attempt.loan.abort()
         if attempt.alarm is not None:
             if attempt.timeout is not None and attempt.timeout <= _LINGER:
-                # Its time is over before that.
+                # Its timeout comes before that.
                 return
             attempt.alarm.cancel()
         attempt.alarm = self._clock.call_at(self._clock.now() + _LINGER, partial(self._outstay, attempt))
@@ -200,11 +203,11 @@ class Attempts:
     def _cancel(self, attempt: Attempt) -> None:
         assert attempt.task is not None
         attempt.task.cancel()
-        # One cancelled before it began never gets to land by itself.
+        # A task that is cancelled before it began never executes `_run`, which lands it.
         attempt.task.add_done_callback(lambda _: self._landed(attempt))
 
     def close(self) -> None:
-        """Let go of the threads; a step that still sits in one can't be stopped, but its result goes nowhere."""
+        """Let go of the threads. A step that still executes in one can't be stopped, but its result goes nowhere."""
         for task in self.tasks:
             task.cancel()
         self.outbox.close()
@@ -225,7 +228,7 @@ class Attempts:
         try:
             args, kwargs = command.shapes.arguments.unpack(command.args)
         except BaseException as error:
-            # This process has written them itself: they can't be read the next time, either.
+            # The arguments were encoded by this process, so another attempt could not read them either.
             if not attempt.is_settled:
                 self._end_failed(attempt, unread(attempt, error))
             return self._landed(attempt)
@@ -260,7 +263,7 @@ class Attempts:
             if attempt.is_timed_out:
                 self._fail(attempt, timed_out(attempt))
             elif attempt.loan is not None:
-                # From here to the turn that takes the result in, nothing else gets a chance to write.
+                # From here on nothing else may get a chance to write, until the turn takes the result in.
                 attempt.held.inside = attempt
                 self._succeed(attempt, value)
                 attempt.held.inside = None
@@ -298,7 +301,7 @@ class Attempts:
             return await self._in_thread(attempt, args, kwargs)
 
     async def _in_thread(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A thread takes its time to come: there the lease is looked at once more, just before the step begins."""
+        """Execute in a thread. A thread may take a while to begin, so the lease is checked once more inside it."""
 
         def begun(*args: Any, **kwargs: Any) -> Any:
             if attempt.is_settled or not self._holds():
@@ -311,7 +314,7 @@ class Attempts:
             except _NotBegun:
                 if attempt.is_settled:
                     raise asyncio.CancelledError from None
-            # If the lease is lost, so is this.
+            # If the lease is lost, this is cancelled.
             await asyncio.sleep(_PAUSE)
 
     def _succeed(self, attempt: Attempt, value: Any) -> None:
@@ -351,7 +354,7 @@ class Attempts:
         attempt.is_settled = True
         if attempt.is_holding:
             attempt.is_holding = attempt.held.is_committing = False
-        # One that nobody wants any more is in its thread still, and has that until its time is over.
+        # A `def` step that nobody wants any more may still be in its thread: its alarm says when to leave it behind.
         if attempt.alarm is not None and attempt.command.step.is_async:
             attempt.alarm.cancel()
             attempt.alarm = None
@@ -363,7 +366,7 @@ class Attempts:
         attempt.is_timed_out = attempt.cancelled = True
         if attempt.command.step.is_async:
             self._cancel(attempt)
-            # Its cleanup may take a moment; one that won't end is left behind.
+            # Its cleanup may take a moment. If it does not end by then, it is left behind.
             attempt.alarm = self._clock.call_at(self._clock.now() + _LINGER, partial(self._abandon, attempt))
         else:
             self._abandon(attempt)
@@ -375,7 +378,7 @@ class Attempts:
         self._fail(attempt, timed_out(attempt))
 
     def _outstay(self, attempt: Attempt) -> None:
-        """It was called off, and had time to notice."""
+        """The attempt was called off, and has had time to notice."""
         if attempt.task is not None:
             self._leave_behind(attempt, "it was called off")
 
@@ -383,12 +386,12 @@ class Attempts:
         attempt.is_left = True
         _log.warning("%r went on after %s and was abandoned; whatever it returns will not be recorded", attempt, what)
         if attempt.loan is not None:
-            # Others, such as the next attempt, may need what this one has locked.
+            # Others, such as the next attempt, may need rows that this one has locked.
             attempt.loan.abort()
         if not attempt.command.step.is_async:
-            # Its thread is lost to it; others get one of their own.
+            # Nobody waits for its thread any more; other attempts get threads of their own.
             self._landed(attempt)
 
 
 class _NotBegun(BaseException):
-    """The lease had lapsed, or nobody wanted the step any more, when its thread came."""
+    """The lease had lapsed, or nobody wanted the result any more, when the thread began."""

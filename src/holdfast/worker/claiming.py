@@ -1,7 +1,8 @@
-"""What a session claims, and when: messages and events are looked for, runs claimed as far as there is room for them.
+"""What a session claims, and when. It delivers messages, matches events, and claims runs as far as there is room for
+them.
 
-A worker that is idle asks when the next run is due and sleeps until then; one that is not claims without asking for as
-long as it gets all that it asks for.
+An idle worker asks when the next run is due and sleeps until then. A busy one claims without asking, as long as it gets
+as many runs as it asks for.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .plan import Plan
 _CLAIM = 200
 _LOST_RACE = 50_000
 _MOMENTS = 2
-"""How long a run stands ahead at most: then the guess that there would be room for it was wrong."""
+"""How many moments a run stands ahead at most. By then the guess that there would be room for it was wrong."""
 
 
 class Claiming(ABC):
@@ -37,9 +38,9 @@ class Claiming(ABC):
         self.lease = lease
         self.store = plan.store
         self.taken = 0
-        """How many runs it has taken on."""
+        """How many runs this session has taken on."""
         self.is_crowded = False
-        """There was no room for another one when it looked last."""
+        """There was no room for another run at the last look."""
         self.ahead = Ahead(0, 0)
         self._plan = plan
         self._clock = plan.clock
@@ -49,7 +50,7 @@ class Claiming(ABC):
         self._unsubscribe: Callable[[], None] | None = None
         self._is_held_up = self._has_backlog = False
         self._doubts = 0
-        """How often the store may have come to take runs for ours that are not here, and was not told since. A claim
+        """How often the store may have given this worker a run that is not here, without being told since. A claim
         counts until it is answered."""
         self._is_changed = self._may_match = True
         self._matchmaker = Matchmaker(plan.store, plan.codec, plan.clock)
@@ -59,7 +60,7 @@ class Claiming(ABC):
 
     @abstractmethod
     def lost(self) -> None:
-        """The lease is lost: drop everything."""
+        """The lease is lost: drop all runs."""
 
     async def look(self) -> int:
         """Deliver fresh messages, claim what is due, and match events. Returns how many runs were claimed."""
@@ -67,7 +68,7 @@ class Claiming(ABC):
         claimed = await self._take()
         if self._may_match or self._unsubscribe is None:
             self._may_match = False
-            # A page at a time: a flood of events keeps nothing else waiting.
+            # A page at a time, so that a flood of events keeps nothing else waiting.
             while await self._match_page() and not self.runs.is_stopping:
                 claimed += await self._take()
         return claimed
@@ -79,11 +80,12 @@ class Claiming(ABC):
             self.ahead.receive(messages)
             self.runs.deliver(messages)
         if doubts := self._doubts:
-            # The answer to a claim was lost, or the store has lost a hand-back, or a turn was refused though nobody
-            # else has the run: that run would wait for us for ever.
+            # The store may hold runs for this worker that are not here: the answer to a claim was lost, the store has
+            # lost a hand-back, or a turn was refused though nobody else has the run. Such a run would wait for us for
+            # ever.
             ours = [*self.runs.held, *self.ahead.ids]
             await self.store.release_strays(self.worker_id, ours, now=self._clock.store_time())
-            # What was dropped meanwhile was among ours.
+            # Only the doubts from before: runs dropped during the call were in `ours`.
             self._doubts -= doubts
         claimed_now = 0
         while not self.runs.is_stopping and self.lease.holds():
@@ -96,12 +98,12 @@ class Claiming(ABC):
                 continue
             try:
                 if self.is_crowded:
-                    # Once in a look: there may be room again whenever that is done, for as long as there is a backlog.
+                    # Once per look: during a backlog there may always be room again when this is done.
                     await self._claim_ahead()
                     break
                 claimed = await self._claim_due(min(room, _CLAIM))
             except LeaseLost:
-                # By our own clock it holds: the machine slept, or somebody set the store's clock.
+                # By our own clock the lease holds. The machine slept, or somebody set the store's clock.
                 self.lost()
                 break
             if claimed is None:
@@ -109,20 +111,20 @@ class Claiming(ABC):
             claimed_now += len(claimed)
             self._admit(claimed)
             if claimed and (self._is_changed or self._may_match):
-                # Something has come meanwhile: it is not kept waiting by a backlog.
+                # Something has come meanwhile, and must not wait for the whole backlog.
                 self._wake.set()
                 break
-        # Nothing is claimed while the lease has lapsed, and nobody but the next renewal will say so.
+        # Nothing is claimed while the lease has lapsed; only the next renewal will begin another look.
         self._is_held_up = self._is_held_up or not self.lease.holds()
         return claimed_now
 
     async def read_inbox(self) -> list[Message]:
-        """What has come for runs that are held here, and is not here yet."""
+        """Messages that have come for runs held here, except those that are here already."""
         return await self.store.read_inbox(self.worker_id, known=self.runs.unread())
 
     async def _claim_due(self, limit: int) -> list[ClaimedRun] | None:
-        """As many as there is room for; None if there are none."""
-        # While the last claim got all it asked for there is likely more: no need to ask first.
+        """Claim up to `limit` runs; None if none is due."""
+        # If the last claim got all that it asked for there are likely more runs: no need to ask first.
         if not self._has_backlog:
             due_at = await self.store.next_due(
                 self._plan.lanes, suspects=self.runs.may_suspect, now=self._clock.store_time()
@@ -132,17 +134,17 @@ class Claiming(ABC):
                 return None
         claimed = await self._claim(limit)
         if not claimed and not self._has_backlog:
-            # Somebody else was faster, or our clock is ahead of the store's.
+            # Another worker was faster, or our clock is ahead of the store's.
             self._wake_at(self._clock.now() + _LOST_RACE)
             return None
         self._has_backlog = len(claimed) == limit
         return claimed
 
     async def _claim_ahead(self) -> None:
-        """Some for which there is no room yet, if that is worth it, of those that nobody has ever begun.
+        """Claim some runs for which there is no room yet, if that is worth it: runs that nobody has ever begun.
 
-        Whoever makes room has the next look made. If any of the oldest was begun before, there is no full measure of
-        them: so the next claim is an ordinary one, and takes it.
+        A place that is freed brings about the next look. If any of the oldest runs was begun before, this claim gets
+        fewer than it asked for; then the next claim is an ordinary one, and takes that run.
         """
         limit = min(self.ahead.wanted(self._clock.monotonic()), _CLAIM) if self._has_backlog else 0
         if limit:
@@ -154,7 +156,8 @@ class Claiming(ABC):
             self._watch_ahead()
 
     def _watch_ahead(self) -> None:
-        """See to it that none stands there for long: others may have room for it."""
+        """Give the runs that stand ahead back before they have stood there for long: other workers may have room for
+        them."""
         first_at = self.ahead.first_at
         if self._ahead_alarm is None and first_at is not None:
             self._ahead_alarm = self._clock.call_at(first_at + _MOMENTS * self.ahead.moment, self._waited)
@@ -171,7 +174,7 @@ class Claiming(ABC):
             self.runs.give_back(run)
 
     async def match(self) -> None:
-        """Bring events and waits together, all that nobody has looked at."""
+        """Match all events and waits that nobody has looked at."""
         while await self._match_page():
             pass
 
@@ -182,7 +185,7 @@ class Claiming(ABC):
     def _admit(self, claimed: Sequence[ClaimedRun]) -> None:
         self.taken += len(claimed)
         if self.runs.is_stopping:
-            # Nothing of them would begin here any more.
+            # None of these would begin here any more.
             for run in claimed:
                 if run.is_untouched:
                     self.runs.give_back(run)
@@ -219,7 +222,7 @@ class Claiming(ABC):
         self._wake.set()
 
     def _changed(self) -> None:
-        """Somebody else may have written something for us."""
+        """Somebody else may have written something for this worker."""
         self._is_changed = self._may_match = True
         self._wake.set()
 
@@ -239,12 +242,13 @@ class Claiming(ABC):
 
     def _next_in_line(self) -> None:
         self.runs.next_in_line()
-        # They may leave the room at once, some without having taken any, and the last look gave up because of them.
+        # Runs in line may leave their places at once, without having taken a turn. The last look stopped because of
+        # them.
         if self.is_crowded:
             self._wake.set()
 
     def _forget(self) -> None:
-        """Nothing is looked for any more. What stands ahead is left to whoever takes it over."""
+        """Look for nothing any more. Runs that stand ahead are left to whoever takes them over."""
         for alarm in (self._alarm, self._ahead_alarm):
             if alarm is not None:
                 alarm.cancel()

@@ -1,4 +1,4 @@
-"""The worker's clock: its estimate of the database's. One clock for leases, due times and entries."""
+"""The worker's clock: its estimate of the database's clock, by which leases, due times and entries go."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from holdfast.model import Instant
 
 
 class Alarm(Protocol):
-    """Something set that can be called off."""
+    """An alarm that was set, and can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class Clock(Protocol):
-    """What a worker needs to know of time. Tests pass their own."""
+    """How a worker learns of time. Tests pass their own clock."""
 
     def now(self) -> Instant:
-        """The database's time, as far as is known. Goes back only if that was set back."""
+        """The database's time, as far as it is known. It goes back only if the database's clock was set back."""
 
     def monotonic(self) -> int:
-        """Microseconds of this machine's own, unaffected by anybody setting a clock: for leases."""
+        """This machine's monotonic clock in microseconds, for leases: no setting of any clock changes it."""
 
     def observe(self, store_now: Instant, asked_at: int) -> None:
-        """The store has said what time it was, at some moment since `asked_at` (monotonic)."""
+        """The store has answered with its time. It was that time at some moment since `asked_at` (monotonic)."""
 
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:
-        """Call back on the running loop when it is that time."""
+        """Call back on the running loop at that time."""
 
     def store_time(self) -> Instant | None:
-        """What to tell the store about now; None: it has a clock of its own."""
+        """The time to pass to the store, or None if the store has a clock of its own."""
 
 
 SET_BACK = 1_000_000
-"""From here on a store's clock that is behind was set back, or is another server's. Below it is a matter of how long an
-answer took, and waited for."""
+"""A store's clock that is so far behind was set back, or belongs to another server. If it is less behind, that may be
+the time an answer took, and is waited for."""
 
 
 class SystemClock:
-    """The database's clock, advanced by this machine's monotonic one between two sightings."""
+    """The database's clock, advanced by this machine's monotonic clock between two answers of the database."""
 
     def __init__(self) -> None:
         self._offset = time.time_ns() // 1_000 - self.monotonic()
@@ -51,7 +51,7 @@ class SystemClock:
         self._context = contextvars.Context()
 
     def now(self) -> Instant:
-        # By the method: in a simulated world that is another clock, and this machine's must not be heard there.
+        # By the method, which a simulated world replaces: this machine's clock must not be seen there.
         found = self.monotonic() + self._offset
         if found < self._latest:
             return self._latest
@@ -62,10 +62,11 @@ class SystemClock:
         return time.monotonic_ns() // 1_000
 
     def observe(self, store_now: Instant, asked_at: int) -> None:
-        # The answer may have been long on its way: only what it rules out is corrected.
+        # The answer may have been on its way for long, so the offset is corrected only as far as the answer rules it
+        # out.
         self._offset = min(max(self._offset, store_now - self.monotonic()), store_now - asked_at)
         if self._latest - self._offset - self.monotonic() > SET_BACK:
-            # Else time would stand still here for as long as it was set back, and nothing that begins now would be due.
+            # Otherwise time would stand still here for as long as the clock was set back, and nothing new would be due.
             self._latest = 0
 
     def call_at(self, when: Instant, callback: Callable[[], None]) -> Alarm:

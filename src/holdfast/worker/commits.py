@@ -1,8 +1,9 @@
-"""Group commit: all that this worker's runs want written while a commit is under way goes out in the next one.
+"""Group commit: everything that this worker's runs want written while a commit is under way goes out in the next one.
 
-No timer, no artificial delay: alone, a turn is one commit; under load, hundreds are one. "The store is away" is not
-"refused": the batch waits and is sent again as it was until it is answered. An item that is told so alone waits alone,
-longer each time, while the others go on: a run has one uncommitted write at most, so none of its own overtakes it.
+There is no timer and no artificial delay: alone, a turn is one commit; under load, hundreds are one. A store that is
+away has refused nothing: the batch waits and is sent again unchanged until it is answered. If the store is away for one
+item only, that item waits alone, longer each time, while the others go on: a run has at most one uncommitted write, so
+no later write of the same run can overtake it.
 """
 
 from __future__ import annotations
@@ -24,21 +25,22 @@ T = TypeVar("T")
 S = TypeVar("S")
 _BATCH = 512
 _BYTES = 64 * 1024 * 1024
-"""Of values in a group. Postgres hangs up on whoever sends a gigabyte, which looks as if it were away; and while it is
-being sent, renewals wait, too."""
+"""The most bytes of values in a group. Postgres hangs up on whoever sends a gigabyte, which looks as if it were away;
+and renewals wait while so much is sent."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _FIRST_PAUSE_ALONE = 0.005
 _LOGGED_AT = 0.5
 
 Verdict: TypeAlias = bool | StoreError
-"""Accepted, refused, or the error because of which it can never be stored."""
+"""Accepted, refused, or the error because of which the write can never be stored."""
 _Entry: TypeAlias = tuple[T, Callable[[S, T, Verdict], None], S]
 _Batch: TypeAlias = list[_Entry[T, S]]
 
 
 class GroupWriter(Generic[T, S]):
-    """Writes items in groups, in order, and tells the subject of each its verdict."""
+    """Writes items in groups, in order. For each item it calls `told` with the subject that came with it and the
+    verdict."""
 
     def __init__(
         self,
@@ -51,23 +53,24 @@ class GroupWriter(Generic[T, S]):
         self._weigh = weigh
         self._queue: _Batch[T, S] = []
         self._batches: list[_Batch[T, S]] = []
-        """What is on its way, and what a failed batch was split into."""
+        """The batch that is on its way, or is sent next; behind it the parts of a failed batch."""
         self._waiting: dict[int, asyncio.TimerHandle] = {}
-        """Entries that were told alone to come again, by their identity."""
+        """Timers of the entries that wait alone to be sent again, by the entries' identity."""
         self._pauses: dict[int, float] = {}
-        """How long each of them waits the next time; kept until it is answered."""
+        """How long each of these entries waits the next time; kept until it is answered."""
         self._is_called = False
         self._is_sent = False
         self._pause = _FIRST_PAUSE
         self._idle: asyncio.Event | None = None
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
-        """Of the worker itself: the steps from which writes are added keep theirs to themselves."""
+        """The worker's own context: writes are added in the contexts of steps, which must not be seen here."""
         self._answering: asyncio.Future[Sequence[Answer]] | None = None
-        """Only held: the loop itself would let a write be collected that is under way."""
+        """Only to hold it: the loop alone would let the collector take a write that is under way."""
 
     def add(self, item: T, told: Callable[[S, T, Verdict], None], subject: S, *, is_alone: bool = False) -> None:
-        """Write it with the next group. `is_alone`: nobody else is likely to add anything, so that group may go now."""
+        """Write an item with the next group. `is_alone` says that nobody else is likely to add anything, so that it may
+        go now."""
         self._enqueue((item, told, subject), is_alone)
 
     def _enqueue(self, entry: _Entry[T, S], is_alone: bool) -> None:
@@ -77,7 +80,7 @@ class GroupWriter(Generic[T, S]):
         if is_alone:
             self._send()
         else:
-            # At the end of this turn of the loop, so that what its other callbacks add goes out with it.
+            # At the end of this turn of the loop, so that what other callbacks add goes out with it.
             self._is_called = True
             self._loop.call_soon(self._begin, context=self._context)
 
@@ -93,7 +96,7 @@ class GroupWriter(Generic[T, S]):
             self._idle = None
 
     def stop(self) -> None:
-        """Forget what is queued: the runs it belongs to are lost."""
+        """Forget everything that is queued: its runs are lost."""
         self._queue = []
         self._batches = []
         for handle in self._waiting.values():
@@ -104,7 +107,7 @@ class GroupWriter(Generic[T, S]):
             self._idle.set()
 
     def go_on(self) -> None:
-        """The lease was renewed or is lost: what was held up because of it moves."""
+        """The lease was renewed or is lost: send the batch that waited for that."""
         if self._batches and not self._is_sent:
             self._send()
 
@@ -120,24 +123,24 @@ class GroupWriter(Generic[T, S]):
             self._queue = self._queue[count:]
         batch = self._batches[0]
         if self._lease.is_lost:
-            # Whoever took the runs over will not miss this.
+            # Whoever took the runs over does not miss this batch.
             self._answer(batch, [False] * len(batch))
             return
         if not self._lease.holds():
-            # Nothing commits while the lease has lapsed: `go_on` comes when it is known how that ends.
+            # Nothing commits while the lease has lapsed. `go_on` is called when it is renewed or lost.
             return
         self._is_sent = True
         answering: asyncio.Future[Sequence[Answer]]
         try:
             answering = self._answering = asyncio.ensure_future(self._write([item for item, _, _ in batch]))
         except Exception as error:
-            # Whatever it is, it is an answer: without one nothing would ever be sent again.
+            # Any error counts as an answer: without one nothing would ever be sent again.
             answering = self._answering = self._loop.create_future()
             answering.set_exception(error)
         answering.add_done_callback(self._answered, context=self._context)
 
     def _count_of_next(self) -> int:
-        """How many of those in line go out together: a number of them, or of bytes, or one that has more."""
+        """How many items go out together: bounded by number and by bytes, and at least one."""
         most = min(len(self._queue), _BATCH)
         if self._weigh is None:
             return most
@@ -152,7 +155,7 @@ class GroupWriter(Generic[T, S]):
         self._is_sent = False
         if answer.cancelled():
             return
-        # Looked at though nobody may be left to be told: asyncio reports what nobody has looked at.
+        # The exception is looked at even if nobody is left to be told: asyncio would report it otherwise.
         error = answer.exception()
         if not self._batches:
             return
@@ -169,7 +172,7 @@ class GroupWriter(Generic[T, S]):
         if self._batches and self._batches[0] is batch:
             del self._batches[0]
         if self._batches or self._queue:
-            # The store works on the next one while what follows from this one is computed.
+            # The store works on the next batch while this worker computes what follows from this one.
             self._send()
         for entry, answer in zip(batch, answers, strict=True):
             if answer.__class__ is not bool and isinstance(answer, StoreAway):
@@ -181,13 +184,13 @@ class GroupWriter(Generic[T, S]):
             try:
                 told(subject, item, answer)
             except Exception:
-                # The others in the group have answers coming, too.
+                # The other entries of the group must get their answers, too.
                 _log.exception("a write was answered %s, and what follows from that failed", answer)
         if self._idle is not None and self.is_idle:
             self._idle.set()
 
     def _wait(self, entry: _Entry[T, S], error: StoreAway) -> None:
-        """This one has to wait, and nobody else has to wait for it."""
+        """One entry has to wait; no other entry waits for it."""
         pause = self._pauses.get(id(entry), _FIRST_PAUSE_ALONE)
         if pause < _LOGGED_AT <= pause * 2:
             _log.warning("a write has to wait and is sent again: %s", error)
@@ -209,14 +212,14 @@ class GroupWriter(Generic[T, S]):
             found.__cause__ = error if found is not error else error.__cause__
             self._answer(batch, [found])
         else:
-            # One item that can never be stored must not hold up the others: halve until it is alone.
+            # One item that can never be stored must not hold up the others: halve the batch until that item is alone.
             half = len(batch) // 2
             self._batches[:1] = [batch[:half], batch[half:]]
             self._send()
 
 
 def weigh_turn(turn: Turn) -> int:
-    """How many bytes of values it writes."""
+    """How many bytes of values a turn writes."""
     weight = len(turn.data)
     if turn.change is not None and turn.change.output is not None:
         weight += len(turn.change.output)

@@ -1,8 +1,8 @@
 """Driving without a long-lived worker: take turns until a run waits, ends or the budget is spent.
 
 A drive is a worker's session of its own, registered, renewed and removed like any other: two drives of one run at once
-are as safe as two workers, and one that is cut off in the middle leaves what a killed worker leaves. There may be no
-other worker: so each drive also ends the leases of the dead and matches events, and one of whatever is due sweeps.
+are as safe as two workers, and a drive that is cut off leaves what a killed worker leaves. There may be no other
+worker, so each drive also ends the leases of the dead and matches events; a drive without a run's id also sweeps.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from .upkeep import sweep
 _log = logging.getLogger("holdfast.worker")
 _PAUSE = 0.02
 _PATIENCE = 5
-"""Seconds that the answer to a claim may take when the budget is spent."""
+"""How many seconds the answer to a claim may take when the budget is spent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Driven:
-    """What came of a drive."""
+    """The outcome of a drive."""
 
     reason: Literal["ended", "waiting", "budget"]
     """Why it stopped: the run ended, it waits for something, or there was no time left."""
     run_id: str | None = None
-    """The run that was driven: of one that continued as new, the one that goes on."""
+    """The run that was driven, or the last run that continues it."""
     status: RunStatus | None = None
     """The run's status now."""
     due_at: datetime | None = None
-    """When the run wants to go on; None: when a message comes, or never."""
+    """When the run wants to go on; None if it waits for a message, or for nothing."""
     taken: int = 0
-    """How many runs it took on."""
+    """How many runs the drive took on."""
 
     @property
     def done(self) -> bool:
@@ -51,16 +51,16 @@ class Driven:
 
 
 async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float) -> Driven:
-    """Drive one run, and those that it goes on in, or with None whatever is due.
+    """Drive one run and those that continue it; with None, drive whatever is due.
 
-    The session is registered, and left when this returns.
+    The session is registered before, and is left when this returns.
     """
     is_late = False
     session.start(is_serving=False)
     _know_cancels(session)
     try:
         async with asyncio.timeout(seconds):
-            # A drive that was killed has left its runs to whoever comes next, and that may be us.
+            # A drive that was killed leaves its runs to whoever comes next, perhaps to us.
             await plan.store.reap_workers(session.worker_id, now=plan.clock.store_time())
             while True:
                 await _hold(session)
@@ -69,18 +69,18 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
                 may_suspect = session.runs.may_suspect
                 found = await _claim(session, run_id)
                 await session.quiet()
-                # A timer may have rung during the last look: then the run does not wait, but is about to go on.
+                # If a timer rang during the last look, the run does not wait: it is about to go on.
                 is_over = not found and not await _heard(session)
                 # While the lease had lapsed nothing was looked for, even if it has been renewed by now.
                 has_looked = not session.is_crowded and session.lease.has_held(held_until)
                 if is_over and run_id is None and not may_suspect and await _is_any_due(session, plan):
-                    # A suspect, which may not be claimed yet.
+                    # It is a suspect, which may not be claimed yet.
                     await asyncio.sleep(_PAUSE)
                 elif is_over and has_looked and not session.is_busy:
                     last = None if run_id is None else await last_of(session.store, run_id)
                     if last is None or last.id == run_id:
                         break
-                    # It went on in another, here or before: nobody else may come to drive that.
+                    # Another run continues it, and perhaps nobody else comes to drive that one.
                     run_id = last.id
             if run_id is None:
                 await sweep(plan.store, plan.clock, plan.event_retention, session.swept)
@@ -99,7 +99,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
             "was deleted after its retention"
         )
     if record is None:
-        # It ended in this drive, and nobody was to keep it.
+        # It ended in this drive, and its retention was none.
         return Driven("ended", run_id, None, taken=session.taken)
     if record.status.is_final:
         return Driven("ended", record.id, record.status, taken=session.taken)
@@ -109,7 +109,8 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
 
 
 def _check_served(record: RunRecord, plan: Plan) -> None:
-    """A run that no drive of this worker will ever take says so: whoever goes by its time would call for ever."""
+    """Raise UnknownWorkflow for a run that this worker can never drive: a caller that goes by `due_at` would call for
+    ever."""
     lane = Lane(record.workflow, record.version, record.queue)
     if lane in plan.lanes:
         return
@@ -126,7 +127,7 @@ def _check_served(record: RunRecord, plan: Plan) -> None:
 
 
 async def _due_at(record: RunRecord, store: Store) -> datetime | None:
-    """When a drive may find something to do: not while the run is paused, nor while another worker's lease holds."""
+    """When a drive may find something to do: neither while the run is paused nor while another worker's lease holds."""
     if record.paused:
         return record.deadline_at
     if record.owner is None or record.due_at is None:
@@ -136,7 +137,7 @@ async def _due_at(record: RunRecord, store: Store) -> datetime | None:
 
 
 def _know_cancels(session: Session) -> None:
-    """A step that is cancelled with us, as `asyncio.run` does to all that is left at its end, has not failed."""
+    """A step that is cancelled together with this drive has not failed: `asyncio.run` cancels everything at its end."""
     ours = asyncio.current_task()
     assert ours is not None
     before = ours.cancelling()
@@ -144,7 +145,8 @@ def _know_cancels(session: Session) -> None:
 
 
 async def _hold(session: Session) -> None:
-    """Nothing is looked for, and nothing begun, while the lease has lapsed: until it is renewed, or lost."""
+    """Wait while the lease has lapsed, until it is renewed or lost: meanwhile nothing is looked for and nothing
+    begins."""
     while not session.lease.holds() and not session.ended.is_set():
         with suppress(TimeoutError):
             async with asyncio.timeout(_PAUSE):
@@ -161,7 +163,7 @@ async def _claim(session: Session, run_id: str | None) -> int:
     try:
         return await asyncio.shield(claim)
     except asyncio.CancelledError:
-        # The budget is spent. What the claim takes is handed back: left alone, it would look like a crash.
+        # The budget is spent. Runs that the claim takes are handed back: left alone they would look like a crash.
         session.runs.is_stopping = True
         await asyncio.wait([claim], timeout=_PATIENCE)
         if claim.done() and (error := claim.exception()) is not None:
@@ -177,7 +179,7 @@ async def _is_any_due(session: Session, plan: Plan) -> bool:
 
 
 async def _heard(session: Session) -> bool:
-    """The last look before a run is said to wait: whether something new has come for one that is held here."""
+    """The last look before a run counts as waiting: whether anything new has come for a run that is held here."""
     if not session.runs.held:
         return False
     return session.runs.deliver(await session.read_inbox())

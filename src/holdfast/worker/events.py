@@ -1,13 +1,13 @@
-"""Events meet waits. Any worker does it; doing it twice changes nothing.
+"""Matching events with waits. Any worker does it, and doing it twice changes nothing.
 
-Both sides insert, commit, and are looked at by a later statement: an event finds the waits that were there before it, a
-wait the events that were there before it, so whichever of the two came second finds the other. The delete of the
-wait's row decides who was first. Crash windows: before the delivery, somebody else looks again; after it and before it
-is marked, looking again delivers nothing twice. So what was looked at may be marked later, many in one commit.
+Events and waits are inserted and committed, and a later statement looks at them: an event finds the waits that were
+there before it, a wait finds the events that were there before it, so the later of the two always finds the other. The
+delete of the wait's row decides who was first. Crash windows: before the delivery, somebody else looks again; after it
+and before the event is marked, another look delivers nothing twice. So marks may be written later, many in one commit.
 
-An event that this worker's codec can't open is left unmatched, for a worker that can, and so is a wait that asks for
-something in it. They are passed by until it is time to begin anew, so that they keep nobody from what comes behind.
-The same holds for one of which the matching fails, whatever the error: a single event must not end every worker.
+An event that this worker's codec can't open is left unmatched for a worker that can open it, and so is a wait whose
+match needs it. They are skipped until it is time to begin from the start again, so that they hold up nothing behind
+them. The same holds if matching an event fails, whatever the error: no single event may end every worker.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from .clock import Clock
 _MANY = 1000
 _PAGE = 100
 _ANEW = 60 * SECOND
-"""How long what was left to others is passed by: what was committed late stands before it."""
+"""After so long the looks begin from the start again: events that were committed late stand before the place
+reached."""
 _LATE = 60 * SECOND
-"""How long marking an event may take, and how far this worker's clock may be off."""
+"""How long marking an event may take, plus how far this worker's clock may be off."""
 _MANY_LOOKED = 10_000
 _MARKED_AT_ONCE = 20
-"""What was looked at and is not marked, other workers look at as well."""
+"""Other workers also look at what was looked at and is not marked yet."""
 _SEALED = object()
 _log = logging.getLogger("holdfast.worker")
 _json = msgspec.json.Decoder()
@@ -43,27 +44,28 @@ One = TypeVar("One", Event, EventWait)
 
 
 class Matchmaker:
-    """Looks at what nobody has looked at yet."""
+    """Matches the events and waits that nobody has looked at yet."""
 
     def __init__(self, store: Store, codec: Codec, clock: Clock) -> None:
         self._store = store
         self._codec = codec
         self._clock = clock
         self._event = self._wait = 0, 0
-        """Up to where what is unmatched was left to others."""
+        """Up to these, everything unmatched is left to other workers."""
         self._seen_events: list[int] = []
         self._seen_waits: list[EventWait] = []
-        """What is still to be marked."""
+        """What was looked at and is still to be marked."""
         self._triggers: dict[str, list[Trigger]] = {}
-        """Of the names on this page, which was read before them: what a trigger must not miss was published later."""
+        """Triggers for the event names of this page. The page was read before them, so a trigger that is added later
+        misses none of its events."""
         self._anew_at: int | None = None
         self._told: set[tuple[str, type[Exception]]] = set()
-        """Of which names the log has said that they are left, and because of what."""
+        """The event names of which the log has said that they are left, and the errors."""
         self._looked: dict[tuple[int, str, bytes | None], Looked] = {}
-        """By run, name and match."""
+        """How far the waits of one run, name and match have looked."""
 
     async def look(self) -> bool:
-        """Match a page; True if there may be more."""
+        """Match one page; True if there may be more."""
         if self._anew_at is not None and self._clock.monotonic() >= self._anew_at:
             self._event, self._wait, self._anew_at = (0, 0), (0, 0), None
         self._triggers.clear()
@@ -80,11 +82,11 @@ class Matchmaker:
         return _PAGE in (len(found.events), len(found.waits))
 
     async def _try(self, match: Callable[[One], Awaitable[bool]], one: One) -> bool:
-        """Match one of a page. If that fails it is left as it is, and the others go on."""
+        """Match one event or wait of a page. If that fails it is left unmatched, and the others go on."""
         try:
             return await match(one)
         except StoreAway:
-            # Nobody has looked: all of them come again.
+            # Nothing was looked at, so all of the page comes again.
             raise
         except Exception as error:
             if self._is_news(one.name, error):
@@ -93,7 +95,7 @@ class Matchmaker:
             return False
 
     async def _match_event(self, event: Event) -> bool:
-        """False: it is left to a worker that can read it. Waits that ask for nothing in it get it even so."""
+        """Match an event; False if it is left to a worker that can read it. Waits without a match get it even so."""
         payload = self._plain(event)
         is_sealed = payload is _SEALED
         probes = probes_of(event.name, None if is_sealed else payload)
@@ -113,8 +115,8 @@ class Matchmaker:
             self._run_of(trigger, event) for trigger in await self._begin_by(event) if _fits(payload, trigger.match)
         ]
         if begun:
-            # In one commit: a run that was begun before the event is marked could have ended and gone when it is looked
-            # at once more, and would begin again.
+            # One commit: if a run were begun before the event is marked, it could end and be deleted before the next
+            # look, and begin again.
             await self._store.mark_matched([event.id], [], runs=begun, now=self._clock.store_time())
         else:
             self._seen_events.append(event.id)
@@ -122,28 +124,28 @@ class Matchmaker:
         return True
 
     async def _begin_by(self, event: Event) -> list[Trigger]:
-        """What begins runs for events of that name."""
+        """The triggers for events of that name."""
         if event.name not in self._triggers:
             self._triggers[event.name] = await self._store.list_triggers(event.name)
         return self._triggers[event.name]
 
     async def _mark(self, at_least: int = 1) -> None:
-        """Mark what was looked at, if it is so much."""
+        """Mark what was looked at, if there is so much of it."""
         events, waits = self._seen_events, self._seen_waits
         if len(events) + len(waits) >= at_least:
             await self._store.mark_matched(events, waits, now=self._clock.store_time())
-            # Only now: what is marked twice is marked.
+            # Only now, for marking twice changes nothing.
             self._seen_events, self._seen_waits = [], []
 
     async def _look_back(self, waits: Sequence[EventWait]) -> None:
-        """What came while nobody waited goes first. So do the oldest of a run's waits: one that has nothing older to
-        get is not overtaken by those behind it."""
+        """First give these waits the older events that came while nobody waited. Of each run, begin with its oldest
+        waits: a wait that has nothing older to get is not overtaken by those behind it."""
         for _, of_run in groupby(waits, key=lambda wait: wait.run):
             for wait in takewhile(lambda wait: wait.may_get_older, of_run):
                 await self._try(self._match_wait, wait)
 
     def _run_of(self, trigger: Trigger, event: Event) -> NewRun:
-        """The run that an event begins; its id says so."""
+        """The run that an event begins. Its id is made of the event's, so it begins once."""
         return NewRun(
             id=f"{trigger.workflow}@event-{event.id}",
             workflow=trigger.workflow,
@@ -157,7 +159,7 @@ class Matchmaker:
         )
 
     async def _match_wait(self, wait: EventWait) -> bool:
-        """False: it is left to a worker that can read the first event that it may get."""
+        """Match a wait; False if it is left to a worker that can read the first event that it may get."""
         key = wait.run, wait.name, wait.match
         looked = self._looked.pop(key, None)
         began = self._clock.now() - _LATE
@@ -174,20 +176,22 @@ class Matchmaker:
                     continue
                 if await self._store.deliver_event(event, [wait]):
                     self._keep(key, Looked(event.published_at, event.id, began))
-                    # Its row is gone, and with it the mark.
+                    # The wait's row is deleted, so there is nothing to mark.
                     return True
                 refused = refused or Looked(event.published_at, event.id - 1, began)
             if len(events) < _PAGE:
                 break
             after = events[-1].id
-        # A wait that got none of them is gone, maybe given up while we looked: the next one begins with the first.
+        # A wait that got none of these events may have been given up while we looked: the next one begins with the
+        # first.
         self._keep(key, refused or Looked(began, 0, began))
         self._seen_waits.append(wait)
         await self._mark(at_least=_MARKED_AT_ONCE)
         return True
 
     def _keep(self, key: tuple[int, str, bytes | None], looked: Looked) -> None:
-        """The next wait of this run for the same need not look at what this one has seen; in another worker it does."""
+        """Let the next wait of this run for the same thing skip what this one has seen. Other workers don't know of it,
+        and look at all."""
         if len(self._looked) >= _MANY_LOOKED:
             del self._looked[next(iter(self._looked))]
         self._looked[key] = looked
@@ -196,12 +200,13 @@ class Matchmaker:
         try:
             return _json.decode(self._codec.open(event.payload))
         except (NotDecodable, RecursionError) as error:
-            # Nested more deeply than calls go here: its publisher could write it, so somebody else may read it.
+            # JSON that is nested too deeply for this process to read: its publisher could write it, so another may read
+            # it.
             if self._is_news(event.name, error):
                 _log.warning("events %r are left to a worker that can read them: %s", event.name, error)
             return _SEALED
         except msgspec.DecodeError:
-            # No JSON: only waits that ask for nothing in it can match.
+            # The payload is not JSON: only waits without a match can take it.
             return None
 
     def _is_news(self, name: str, error: Exception) -> bool:
@@ -217,5 +222,5 @@ def _fits(payload: Any, match: bytes | None) -> bool:
     try:
         return holds(payload, _json.decode(match))
     except RecursionError:
-        # What is nested too deeply to be read is in no payload that could be read.
+        # A match that is nested too deeply to be read fits no payload that could be read.
         return False

@@ -1,7 +1,7 @@
-"""What an attempt that failed is recorded with.
+"""What is recorded for an attempt that failed.
 
-What a step returns or raises may be anything, also something whose own code fails when it is looked at. An attempt must
-come to an end all the same, or its run would stay in its place for ever: so nothing here raises, but KeyboardInterrupt.
+A step may return or raise any object, even one whose own code fails when it is looked at. The attempt must come to an
+end all the same, or its run would keep its place for ever: so nothing here raises, except KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from .attempt import Attempt
 
 _log = logging.getLogger("holdfast.worker")
 _PLAIN = Codec()
-"""For words of our own, which hold no secret, where the worker's own codec fails. Any other reads what it writes."""
+"""For our own messages, which hold no secret, where the worker's codec fails. Any other codec can read what this one
+writes."""
 
 
 def timed_out(attempt: Attempt, cause: BaseException | None = None) -> StepTimeout:
@@ -29,7 +30,7 @@ def timed_out(attempt: Attempt, cause: BaseException | None = None) -> StepTimeo
 
 
 def weighed(attempt: Attempt, error: BaseException, now: Instant, dice: float) -> tuple[BaseException, int | None]:
-    """What an attempt has failed with, and how long until the next one; None: it was the last."""
+    """The error to record, and the pause until the next attempt; None if this was the last one."""
     try:
         policy, spent = attempt.command.step.retry, now - attempt.first_at
         error, pause = pause_after(error, policy, attempt.attempt, spent, dice)
@@ -41,7 +42,7 @@ def weighed(attempt: Attempt, error: BaseException, now: Instant, dice: float) -
 
 
 def unread(attempt: Attempt, error: BaseException) -> BaseException:
-    """What a step fails with whose arguments can't be decoded."""
+    """The error of a step whose arguments can't be decoded."""
     if type(error) is KeyboardInterrupt:
         raise error
     try:
@@ -53,9 +54,9 @@ def unread(attempt: Attempt, error: BaseException) -> BaseException:
 
 
 def refused(attempt: Attempt, error: BaseException) -> BaseException:
-    """What a step fails with whose result can't be encoded. It is not tried again, for its effect has happened.
+    """The error of a step whose result can't be encoded. It is final: the step's effect has happened.
 
-    Nor is it by its workflow's policy, or a parent's.
+    So no policy tries again after it, be it the step's, its workflow's or a parent's.
     """
     try:
         return as_final(error if issubclass(type(error), CodecError) else _unstored(attempt, error))
@@ -66,7 +67,7 @@ def refused(attempt: Attempt, error: BaseException) -> BaseException:
 
 
 def recorded(attempt: Attempt, error: BaseException, codec: Codec) -> bytes:
-    """A failure as the journal keeps it."""
+    """An error in the form in which the journal keeps it."""
     notes = [f"in the step {attempt.key!r}, attempt {attempt.attempt}, of the run {attempt.run_id}"]
     try:
         return codec.encode_exception(error, notes=notes)
@@ -77,7 +78,7 @@ def recorded(attempt: Attempt, error: BaseException, codec: Codec) -> bytes:
 
 
 def recorded_part(attempt: Attempt) -> bytes | None:
-    """What a step that failed has done before, if that can be stored: what can't be can't be undone."""
+    """What a map's chunk had done before it failed, to be undone; None if that can't be stored."""
     if attempt.done is None:
         return None
     try:
@@ -89,8 +90,8 @@ def recorded_part(attempt: Attempt) -> bytes | None:
 
 
 def _untold(attempt: Attempt, problem: BaseException) -> StepFailed:
-    """The last resort."""
-    with suppress(Exception):  # A filter of the application's may fail, too.
+    """The error that stands for one that can't be recorded."""
+    with suppress(Exception):  # a filter of the application's may fail, too
         _log.error("%r has ended, and what it came to can't be told", attempt, exc_info=problem)
     return as_final(
         StepFailed(f"the step {attempt.key!r} has ended, and what it came to can't be told: the worker's log says why")
@@ -98,7 +99,7 @@ def _untold(attempt: Attempt, problem: BaseException) -> StepFailed:
 
 
 def _unstored(attempt: Attempt, cause: BaseException) -> NotEncodable:
-    """Of what the codec itself lets pass: the result's own code raised no Exception, or the chain failed."""
+    """The error for a result whose own code raised no Exception, or to which the codec's chain could not be applied."""
     what = f"the result of the step {attempt.key!r}"
     if issubclass(type(cause), Exception):
         error = NotEncodable(f"{what} can't be stored: {type(cause).__name__}: {message_of(cause)}")
@@ -109,13 +110,13 @@ def _unstored(attempt: Attempt, cause: BaseException) -> NotEncodable:
 
 
 def _ordinary(error: BaseException) -> BaseException:
-    """Itself, or what stands in for it if it is none that a body may get."""
+    """The error, or a StepFailed in its place if a body must not get it."""
     is_ordinary = issubclass(type(error), Exception) and not issubclass(type(error), StopIteration)
     return error if is_ordinary else as_final(_as_step_failed(error))
 
 
 def _as_step_failed(error: BaseException) -> StepFailed:
-    """In its place, and not on top of it: in its words, with its notes, where it was raised, and what led to it."""
+    """A StepFailed in the place of an error, with the same message, notes, traceback and causes."""
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     failed = StepFailed(message_of(error), type=name, traceback=traceback_text(error))
     for note in noted(error):

@@ -1,6 +1,6 @@
-"""A gate: one at a time passes, whichever loop or thread it comes from.
+"""A lock for tasks of several event loops and threads.
 
-For what is rare and short: whoever finds it shut looks again a little later.
+For what is rare and short: a task that finds the lock taken looks again a little later.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ _PAUSE = 0.002
 
 
 class Gate:
-    """`async with gate:`. A lock of asyncio's own belongs to the loop in which it was first waited for."""
+    """`async with gate:`. asyncio's own lock can't be used, for it belongs to one loop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     async def __aenter__(self) -> None:
-        while not self._lock.acquire(blocking=False):  # noqa: ASYNC110  # an event has one loop, too
+        while not self._lock.acquire(blocking=False):  # noqa: ASYNC110  # an asyncio.Event has one loop, too
             await asyncio.sleep(_PAUSE)
 
     async def __aexit__(self, *exc_info: object) -> None:

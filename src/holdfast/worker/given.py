@@ -1,7 +1,7 @@
-"""What a worker is given: workflows, the lanes that follow from them, resources, observers. Checked where it is given.
+"""Checks of what a worker is given: workflows and the lanes that follow from them, resources, middleware, observers.
 
 A worker and the test kit's environment take the same things, so they refuse the same things in the same words. `giver`
-is whom the words are about: "Worker", "Environment".
+names the one whose argument is refused: "Worker", "Environment".
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _LEAST_STALL = 2_000_000
 def known_workflows(
     workflows: AnyWorkflow | Iterable[AnyWorkflow], *, giver: str
 ) -> dict[tuple[str, str], AnyWorkflow]:
-    """Workflows by name and version. Two functions under one name and version are refused, one given twice is not."""
+    """The workflows by name and version. Two functions under one name and version are refused; one that is given twice
+    is not."""
     known: dict[tuple[str, str], AnyWorkflow] = {}
     several = [workflows] if isinstance(workflows, Workflow) else workflows
     for one in listed(several, what=f"{giver}(workflows=)"):
@@ -52,9 +53,9 @@ def known_workflows(
 
 
 def check_transactions(workflows: Iterable[AnyWorkflow], lender: Lender) -> None:
-    """Refuse transactional steps that the store can't lend a connection to, as far as a workflow's names lead to them.
+    """Refuse the transactional steps that a workflow refers to by name and that the store can't lend a connection to.
 
-    Others are refused when they are asked for.
+    Other such steps are refused when a body asks for them.
     """
     for one in workflows:
         for step in named_in(one.fn):
@@ -65,7 +66,7 @@ def check_transactions(workflows: Iterable[AnyWorkflow], lender: Lender) -> None
 def lanes_of(workflows: Iterable[AnyWorkflow], queues: Sequence[str] | None = None) -> tuple[Lane, ...]:
     """The lanes that claims ask for: each workflow on `queues`, or on its own queue and the default one.
 
-    What holdfast.map makes of any of them is on the queue of its items, so it is asked for on all of these queues.
+    A chunk run of holdfast.map is on the queue of its items, so chunk runs are asked for on all of these queues.
     """
     lanes: dict[Lane, None] = {}
     for one in workflows:
@@ -77,7 +78,7 @@ def lanes_of(workflows: Iterable[AnyWorkflow], queues: Sequence[str] | None = No
 
 
 def checked_resources(resources: Iterable[Resource[Any]], *, giver: str) -> tuple[Resource[Any], ...]:
-    """What was given, if all of it are resources."""
+    """The resources, if that is what they all are."""
     found = listed(resources, what=f"{giver}(resources=)")
     for one in found:
         if not isinstance(one, Resource):
@@ -88,7 +89,7 @@ def checked_resources(resources: Iterable[Resource[Any]], *, giver: str) -> tupl
 def checked_middleware(
     middleware: Sequence[Callable[[StepInfo], Any]], *, giver: str
 ) -> tuple[Callable[[StepInfo], Any], ...]:
-    """What was given, if all of it can be called."""
+    """The middleware, if all of it can be called."""
     found = listed(middleware, what=f"{giver}(middleware=)")
     for one in found:
         if not callable(one):
@@ -99,7 +100,7 @@ def checked_middleware(
 
 
 def no_manager(middleware: Callable[..., Any], returned: object) -> DefinitionError:
-    """What is said of a middleware that returns something else than it should."""
+    """The error for a middleware that returned something other than a context manager."""
     name = getattr(middleware, "__qualname__", repr(middleware))
     return DefinitionError(
         f"the middleware {name} returned {returned!r}; expected a context manager, which the attempt executes in: "
@@ -108,21 +109,21 @@ def no_manager(middleware: Callable[..., Any], returned: object) -> DefinitionEr
 
 
 def listed(given: Iterable[T], *, what: str) -> tuple[T, ...]:
-    """Several of something; one alone is refused."""
+    """The things in a tuple. A single thing that is no iterable is refused."""
     if not isinstance(given, Iterable):
         raise DefinitionError(f"{what}: {given!r} is no list; expected [{given!r}]")
     return tuple(given)
 
 
 def checked_count(number: object, *, what: str) -> int:
-    """The number, if it is one that can be counted to."""
+    """The number, if it is a whole number from 0."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise DefinitionError(f"{what}: expected a whole number from 0, not {number!r}")
     return number
 
 
 def checked_stall(given: Duration) -> int:
-    """For how long a worker's loop may not turn."""
+    """The checked `stall`: how long a worker's loop may be blocked."""
     stall = microseconds(given, what="Worker(stall=)")
     if stall < _LEAST_STALL:
         raise DefinitionError(
@@ -135,7 +136,8 @@ def checked_stall(given: Duration) -> int:
 async def open_resources(
     stack: contextlib.AsyncExitStack, resources: Sequence[Resource[Any]] | Mapping[Resource[Any], Any]
 ) -> dict[object, Any]:
-    """Open resources in order, each once; `stack` closes them, last first. A mapping holds what stands in for them."""
+    """Open resources in order, each once; `stack` closes them, last first. A mapping holds stand-ins, which are not
+    opened."""
     if isinstance(resources, Mapping):
         return dict(resources.items())
     opened: dict[object, Any] = {}
@@ -149,7 +151,7 @@ async def open_resources(
 
 
 def observers_given(url: object, settings: Settings, given: Sequence[Observer] | None) -> Observers | None:
-    """Those that were given, to the worker or else to its client; else those that the settings ask for."""
+    """The observers given to the worker, or else to its client; else those that the settings ask for."""
     if given is None:
         given = getattr(url, "observers", None)
     if given is None:

@@ -1,4 +1,4 @@
-"""A run in a worker's hands: what is in memory about it, and nothing else."""
+"""A run that a worker holds: what is in memory about it, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ from holdfast.model import (
 from .clock import Alarm
 
 MESSAGE, RESULT, TIMER = 0, 1, 2
-"""How inputs of the same time are ordered: a message sent before a timeout wins, however late the wake."""
+"""The order of inputs of the same time: a message sent before a timeout wins, however late the run wakes."""
 
 
 NO_KEYS: frozenset[str] = frozenset()
 _WARN_LENGTH = 10_000
 _PORTION = 16 * 1024 * 1024
-"""Bytes of values that a turn takes in, unless one alone has more: no store has rows of a gigabyte."""
+"""The most bytes of values that a turn takes in, unless a single value has more: no store has rows of a gigabyte."""
 _NO_TAGS: Mapping[str, str] = MappingProxyType({})
 _order = attrgetter("when", "rank")
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
-    """An input that has arrived and not been taken in yet."""
+    """An input that has arrived and has not been taken in yet."""
 
     when: Instant
-    """Sent, completed or due: what orders inputs found together."""
+    """When it was sent, completed or due: inputs found together are ordered by it."""
     rank: int
     entry: Input | Message
     message_id: int | None = None
     is_recorded: bool = False
-    """It is in the journal already, although the body has yet to get it."""
+    """The journal has it already, but the body has yet to get it."""
 
 
 class Held:
     """One run between its claim and its end, park or loss.
 
-    `seq` is the next row to write. `is_committing` is True while a turn is uncommitted; what arrives meanwhile waits
-    in `arrivals`. `unwritten` holds the first turn, whose asks follow from the start alone and are written with the
-    next one. `attempts` are the steps in flight, by key.
+    `seq` is the next row to write. `is_committing` is True while a write of the run is under way; what arrives
+    meanwhile waits in `arrivals`. `unwritten` holds the entries of the first turn, which follow from the start alone
+    and are written with the next turn. `attempts` are the steps in flight, by key.
     """
 
     __slots__ = (
@@ -74,7 +74,7 @@ class Held:
         self.seed = claimed.seed
         self.started_at = claimed.started_at
         self.info = RunInfo(
-            # Texts that many runs have in common are kept once: a worker may remember a great many of them.
+            # Texts that many runs share are kept once: a worker may remember very many runs.
             id=claimed.id,
             workflow=workflow.name,
             version=workflow.version,
@@ -93,121 +93,124 @@ class Held:
             self.info.own_queue = claimed.queue
         self.execution: Execution | None = None
         self.history: History | None = None
-        """Only while the run waits to be tried again as a whole; then there is no execution."""
+        """Set only while the run waits to be tried again as a whole; then there is no execution."""
         self.journal: list[Entry] | None = None
-        """All entries, where every turn is to be replayed."""
+        """All entries, if every turn is to be replayed; else None."""
         self.arrivals: list[Arrival] | tuple[()] = ()
         self.attempts: dict[str, Any] = {}
         self.unwritten: Sequence[Entry] = ()
         self.sent: Advance | None = None
-        """What the uncommitted turn came of."""
+        """The advance of the uncommitted turn."""
         self.warn_at = _WARN_LENGTH
-        """The journal's length at which to warn of it, once."""
+        """The journal's length at which to warn, once."""
         self.is_committing = False
         self.is_lost = False
         self.is_taken_over = False
-        """Lost to another worker, and not because it has ended."""
+        """It was lost to another worker, and not dropped because it ended."""
         self.is_deadline_told = False
         self.alarm: Alarm | None = None
         self.alarm_at: Instant | None = None
         self.inside: Any = None
-        """The attempt of a transactional step whose result is being taken in: the turn goes by its transaction."""
+        """The attempt of a transactional step whose result is being taken in: its transaction writes the turn."""
         self.hold(claimed)
 
     def hold(self, claimed: ClaimedRun) -> None:
-        """Take what a claim gives, also for a run whose body is still in memory."""
+        """Take over what a claim brings, also if the body is still in memory."""
         self.epoch = claimed.epoch
         self.seq = claimed.next_seq
         self.crashes = claimed.crashes
         self.blocked = claimed.blocked
         self.last_at: Instant = claimed.claimed_at
         self.is_takeover = claimed.is_takeover
-        """Taken from a worker that died, and nothing of it has begun since."""
+        """It was taken over from a worker that died, and nothing of it has begun since."""
         self.is_parked = False
         self.is_pausing = False
-        """Somebody paused it: no turn is taken any more, and it goes back when its steps in flight have ended."""
+        """It was paused: no further turn is taken, and it goes back when its steps in flight have ended."""
         self.is_busy = False
         self.is_row_waiting = False
         self.row_due: Instant | None = None
         self.held_up = NO_KEYS
-        """Steps that are due and wait for the lease to hold again."""
+        """The keys of steps that are due and wait for the lease to hold again."""
         self.taking: tuple[int, ...] = ()
-        """Messages in the uncommitted turn: still in the inbox, and not to be taken again."""
+        """The ids of messages in the uncommitted turn: they are still in the inbox, and must not be taken again."""
 
     def arrive(self, arrival: Arrival) -> None:
-        """Something has come for the run. Most of the time nothing has, and then there is no list."""
+        """Add an arrival. Most of the time a run has none, and then there is no list."""
         if self.arrivals:
             self.arrivals.append(arrival)
         else:
             self.arrivals = [arrival]
 
     def unread(self) -> set[int]:
-        """Messages that are here, and in the inbox still: on their way to the body, or waiting for it to ask."""
+        """Ids of messages that are here and still in the inbox: on their way to the body, or waiting until it asks for
+        them."""
         found = {*self.taking, *(one.message_id for one in self.arrivals if one.message_id is not None)}
         if self.execution is not None:
             found.update(message.id for message in self.execution.mail())
         return found
 
     def portion(self, arrivals: list[Arrival]) -> list[Arrival]:
-        """As many of them as one row can hold; the others wait for the next turn, which is all the same to the body."""
+        """As many arrivals as one row can hold. The others wait for the next turn, which makes no difference to the
+        body."""
         size = 0
         for place, arrival in enumerate(arrivals):
             size += _size(arrival.entry)
             if size > _PORTION and place:
                 if self.inside is not None or any(one.is_recorded for one in arrivals):
-                    # A transaction waits for this very turn; what the journal held back comes to the body in one.
+                    # A transaction waits for this turn, and recorded arrivals must reach the body in one turn.
                     return arrivals
-                # Timers are due still, and found again.
+                # Timers are left out: they are still due, and are found again.
                 self.arrivals = [one for one in arrivals[place:] if one.rank != TIMER]
                 return arrivals[:place]
         return arrivals
 
     def takes_in(self, now: Instant) -> None:
-        """Nothing is stamped earlier than this, however long it has stood in line: what the body times begins here."""
+        """Stamp nothing earlier than now, however long it has stood in line: the body measures time from here."""
         self.last_at = max(self.last_at, now)
 
     def carry(self, history: History, now: Instant) -> None:
-        """Let arrive anew what is in the journal but not in the body, in the order in which it came."""
+        """Let everything arrive again that is in the journal but not in the body, in the order in which it came."""
         found: list[Arrival] = []
         for number, entry in enumerate(history.carried, 1):
             if isinstance(entry, MESSAGES):
-                # No row of the inbox any more, so its id is none that a row has.
+                # It has no row in the inbox any more, so it gets an id that no row has.
                 sent_at, wait = entry.sent_at or entry.at, entry.wait or None
                 hook = entry.hook if isinstance(entry, HookResumed) else 0
                 message = Message(-number, self.id, entry.kind, entry.name, entry.payload, sent_at, wait, None, hook)
                 found.append(Arrival(sent_at, MESSAGE, message, is_recorded=True))
             else:
-                # A clock that was set back since must not let a timer fire before it is due.
+                # If the clock was set back since, this keeps a timer from firing before it is due.
                 again = msgspec.structs.replace(entry, at=max(now, entry.at))
                 found.append(Arrival(entry.at, RESULT, again, is_recorded=True))
         if found:
-            # Before the inbox: of those sent at the same moment, these were taken first.
+            # In front of what came from the inbox: of messages sent at the same moment, these were taken first.
             self.arrivals = [*found, *self.arrivals]
 
     def without_inside(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
-        """Arrivals without the result that a transaction was to commit: it must not be recorded in any other way."""
+        """The arrivals without the result that a transaction was to commit: nothing else may record that result."""
         inside, self.inside = self.inside, None
         if inside is None:
             return arrivals
         return [one for one in arrivals if one.rank != RESULT or getattr(one.entry, "key", None) != inside.key]
 
     def has_inside(self, entries: Sequence[Entry]) -> bool:
-        """Whether that result was taken in; else it failed, or nobody waits for it: its transaction is rolled back."""
+        """Whether that result is among the entries. Else it was a failure or is not wanted, and the transaction is
+        rolled back."""
         return any(isinstance(entry, StepCompleted) and entry.key == self.inside.key for entry in entries)
 
     def is_late(self, now: Instant) -> bool:
-        """Whether its deadline has passed and its body has yet to hear of it."""
+        """Whether its deadline has passed and its body was not told yet."""
         deadline = self.info.deadline_instant
         return deadline is not None and deadline <= now and not self.is_deadline_told
 
     @property
     def is_exempt(self) -> bool:
-        """Whether its deadline means nothing to its steps any more: they clean up."""
+        """Whether its steps clean up, so that the deadline no longer applies to them."""
         return self.is_deadline_told or (self.execution is not None and self.execution.is_cleaning_up)
 
     @property
     def deadline_of_steps(self) -> Instant | None:
-        """When a step that begins now is cancelled because the run's time is over."""
+        """When a step that begins now is cancelled because the run's deadline passes; None for never."""
         return None if self.is_exempt else self.info.deadline_instant
 
     def __repr__(self) -> str:
@@ -215,18 +218,18 @@ class Held:
 
 
 def in_order(arrivals: Sequence[Arrival]) -> list[Arrival]:
-    """By time, then by rank; of the same time, what the journal holds comes first: it was there before.
+    """By time, then by rank. Of the same time, arrivals that the journal holds come first.
 
-    A cancel comes behind all results that are recorded, even if a clock was set back since, or if it was sent before
-    one that came while the body was blocked: what those steps did may have to be undone. For the same reason a failure
-    comes behind the results that would follow it at once: what the body ends by drops all that comes behind.
+    A cancel comes after all recorded results, even if a clock was set back since, or if it was sent before a result
+    that came while the body was blocked: what those steps did may have to be undone. For the same reason a failure
+    comes after the results that directly follow it: an input that ends the body drops everything behind it.
     """
     recorded = max((one.when for one in arrivals if one.is_recorded and one.rank == RESULT), default=None)
     if recorded is None:
         return _failures_last(sorted(arrivals, key=_order))
 
     def order(one: Arrival) -> tuple[Instant, bool, int]:
-        # But for a deadline that stands before the start.
+        # A cancel at a negative time is a deadline that comes before the start.
         is_behind = isinstance(one.entry, Cancel) and one.when >= 0
         return max(one.when, recorded) if is_behind else one.when, not one.is_recorded, one.rank
 
@@ -234,7 +237,7 @@ def in_order(arrivals: Sequence[Arrival]) -> list[Arrival]:
 
 
 def _failures_last(arrivals: list[Arrival]) -> list[Arrival]:
-    """Of ends of steps that stand side by side. None passes a message or a timer."""
+    """Failures behind the other results among adjacent ends of steps. None moves past a message or a timer."""
     if not any(one.entry.__class__ is StepFailed for one in arrivals):
         return arrivals
     parts = groupby(arrivals, key=lambda one: isinstance(one.entry, (StepCompleted, StepFailed)))
@@ -242,7 +245,7 @@ def _failures_last(arrivals: list[Arrival]) -> list[Arrival]:
 
 
 def _size(entry: Input | Message) -> int:
-    """Of the value that came with it."""
+    """The size of the value that came with an input."""
     if isinstance(entry, StepCompleted):
         return len(entry.result)
     if isinstance(entry, Message):

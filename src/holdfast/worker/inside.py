@@ -1,19 +1,19 @@
 """Transactional steps, from the worker's side: executed in a transaction of the store, and committed with it.
 
-The result of such a step is taken in by a turn like any other, but that turn is written by the transaction that the
-step's function wrote in. It is the run's one uncommitted turn:
+The result of such a step is taken in by a turn like any other, but that turn is written by the transaction in which the
+step's function wrote. It is the run's one uncommitted turn:
 
-- It is made only when no other write of the run is under way; what arrives while it is, waits for the next one.
+- It is made only when no other write of the run is under way. What arrives meanwhile waits for the next turn.
 - On a store whose transactions exclude all others (SQLite), the run's other turns wait from the beginning of the
-  transaction: they could not be written anyway, and would wait for it while it waited for them. So would what the step
-  sends: it is kept, and written by the transaction, before the turn.
-- In a paused run no body takes it in: it is recorded for later, behind a `blocked` entry, and by the transaction all
-  the same, whatever else of the run is in flight.
-- Refused, it is rolled back, and the run dropped as after any refused turn. If it was not refused and did not happen
-  either, the body, which has got the result already, is thrown away, and the run begins anew from its journal: after a
-  pause that grows, for what keeps it from happening, such as a full disk, may last.
+  transaction: they could not be written anyway, and would wait for the transaction while it waited for them. What the
+  step sends could not be written either: it is kept, and the transaction writes it, before the turn.
+- In a paused run no body takes the result in. The transaction records it for later, behind a `blocked` entry, whatever
+  else of the run is in flight.
+- If the turn is refused, the transaction is rolled back, and the run is dropped as after any refused turn. If the turn
+  was not refused but did not happen either, the body has got a result that was never recorded. So the body is thrown
+  away, and the run begins anew from its journal, after a pause that grows: the cause, such as a full disk, may last.
 
-Crash before the COMMIT: neither the user's writes nor the turn are there, and the step executes again. Crash behind it:
+Crash before the COMMIT: neither the user's writes nor the turn are there, and the step executes again. Crash after it:
 both are there.
 """
 
@@ -41,11 +41,11 @@ _MOST_LOST = 5
 _FIRST_UNDONE_PAUSE = 100_000
 _LONGEST_UNDONE_PAUSE = 10_000_000
 _REMEMBERED = 1_000
-"""Of so many runs a worker remembers how long they are to pause the next time."""
+"""For how many runs a worker remembers how long they are to pause the next time."""
 _log = logging.getLogger("holdfast.worker")
 InThread = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
 Limit = Callable[[Attempt], None]
-"""Lets the time of an attempt begin."""
+"""Begins the time of an attempt."""
 
 
 class Inside:
@@ -66,7 +66,7 @@ class Inside:
         self._undone = undone
         self._send = send
         self._pauses: dict[str, int] = {}
-        """Of runs whose last transaction did not happen."""
+        """The next pause of each run whose last transaction did not happen."""
 
     async def begin(self, attempt: Attempt) -> None:
         """Lend the attempt a connection."""
@@ -82,7 +82,7 @@ class Inside:
             try:
                 await loan.begin()
             except StoreAway:
-                # Not the step's fault, and no attempt of it.
+                # This is not the step's fault, and counts as no attempt.
                 pass
             else:
                 if self._may_commit():
@@ -90,7 +90,8 @@ class Inside:
                     attempt.kept = [] if self.lender.is_exclusive else None
                     _refuse_settled(attempt)
                     return
-                # The wait for it outlasted the lease: nothing begins until that is renewed. If it is lost, so is this.
+                # The lease lapsed during the wait: nothing begins until it is renewed. If it is lost, this is
+                # cancelled.
                 await loan.end()
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
@@ -99,11 +100,12 @@ class Inside:
     async def execute(
         self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any], in_thread: InThread, limit: Limit
     ) -> Any:
-        """Call the step's function with the connection first. On any error all is rolled back before it is heard of.
+        """Call the step's function with the connection first. After an error the transaction is rolled back before
+        anybody learns of the error.
 
-        A function whose connection was cut is called again with another one: the store was away, and that must not use
-        up its attempts or its time. Not for ever, for it may be the function that cuts it; and not if others have heard
-        of it already.
+        A function whose connection was cut is called again with another one: the store was away, which must not use up
+        the step's attempts or its time. Not for ever, for the function itself may be cutting it; and not if it has sent
+        anything.
         """
         left = _MOST_LOST
         while True:
@@ -140,14 +142,14 @@ class Inside:
             if why == LOST and isinstance(error, Exception):
                 raise _Lost(error) from None
             if why == IDLE:
-                # The driver's own words say only that the connection is closed.
+                # The driver's own message says only that the connection is closed.
                 error.add_note(f"the step {attempt.key!r} {why}")
             elif why and why != LOST:
                 raise FatalError(f"the step {attempt.key!r} {why}") from error
             raise
 
     async def ready(self, attempt: Attempt) -> None:
-        """Wait until the run has no other write under way. What comes now must be done without giving way."""
+        """Wait until the run has no other write under way. The caller must go on to its commit without giving way."""
         if not self.lender.is_exclusive:
             await self._gate(attempt)
 
@@ -158,14 +160,14 @@ class Inside:
         _refuse_settled(attempt)
 
     async def commit(self, attempt: Attempt) -> None:
-        """Commit the turn that took the result in, if one did."""
+        """Commit the turn that took the result in, if there is one."""
         if attempt.turn is None:
             return
         turn, told = attempt.turn
         attempt.turn = None
         assert attempt.loan is not None
         verdict: bool | Undone = Undone("the lease has lapsed")
-        # Sent now, or sent again when the step executes again: nobody may know whether a commit has happened.
+        # What was kept is sent with the turn, or again when the step executes again. It must not go out in both ways.
         kept, attempt.kept = attempt.kept or (), None
         if self._may_commit():
             sent = tuple(as_sent(numbered(item)) for item in kept)
@@ -185,27 +187,28 @@ class Inside:
         return pause
 
     async def end(self, attempt: Attempt) -> None:
-        """Roll back what is not committed. What was to go out with it goes alone, as from any step that fails."""
+        """Roll back what is not committed. What the step has sent goes out alone, as from any step that fails."""
         assert attempt.loan is not None
         await attempt.loan.end()
-        # Its middleware may keep the failure to itself: then the step has a result, and no transaction to commit it by.
+        # Middleware may swallow the failure: then the step has a result, but no transaction to commit it with.
         attempt.loan = None
         kept, attempt.kept = attempt.kept or (), None
         for item in kept:
-            # One past its timeout was abandoned, and ends when it likes: its body may have said something else since.
+            # An attempt past its timeout was abandoned and ends at any time: its body may have sent something else
+            # since.
             if not attempt.held.is_lost and not attempt.is_timed_out:
                 self._send(item)
 
 
 class _Lost(Exception):
-    """A function failed with this error while its connection was cut."""
+    """The function failed with this error when its connection was cut."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 def check_colour(step: Any, lender: Lender) -> None:
-    """Refuse a transactional step that this store can't lend to."""
+    """Refuse a transactional step that this store can't lend a connection to."""
     if step.is_async is not lender.is_async:
         expected, found = ("async def", "def") if lender.is_async else ("def", "async def")
         raise DefinitionError(
@@ -215,6 +218,6 @@ def check_colour(step: Any, lender: Lender) -> None:
 
 
 def _refuse_settled(attempt: Attempt) -> None:
-    """Nobody wants it any more."""
+    """Cancel an attempt whose result nobody wants any more."""
     if attempt.is_settled:
         raise asyncio.CancelledError

@@ -1,9 +1,9 @@
-"""Who is told to stop, and told again: by signals, or by being cancelled.
+"""Signals and cancels that tell a process to stop.
 
-SIGTERM and Ctrl-C, told apart: the first one stops a process in good order, another one ends it at once.
+SIGTERM and Ctrl-C: the first one stops a process in good order, a second one ends it at once.
 
-Whoever signals a process and then its whole group, as timeout(1) does and some wrappers of commands, sends the same
-signal twice, and means it once. So for a moment after the first one nothing is taken for a second.
+Some send a signal to a process and then to its whole group, as timeout(1) and some wrappers of commands do: it comes
+twice, and is meant once. So for a moment after the first signal no other counts as the second.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 ECHO = 0.2
-"""Seconds: nobody presses Ctrl-C again sooner and means it."""
+"""In seconds. Nobody who means a second Ctrl-C presses it sooner."""
 
 
 class Interrupts:
-    """To be called at each signal, on the process's event loop."""
+    """Called at each signal, on the process's event loop."""
 
     def __init__(self, stop: Callable[[], None], leave: Callable[[], None], log: logging.Logger) -> None:
         self._stop = stop
@@ -39,17 +39,17 @@ class Interrupts:
             self._leave()
 
     def _end(self) -> None:
-        """What comes from here on is another one."""
+        """A signal that comes from here on is a second one."""
         self._is_over = True
         self._log.info("still stopping; another signal ends it at once")
 
 
 @contextlib.contextmanager
 def listening(told: Callable[[], None]) -> Iterator[None]:
-    """Have it called at SIGTERM and Ctrl-C, as everybody who listens on this loop is.
+    """Call `told` at SIGTERM and Ctrl-C, together with every other listener on this loop.
 
-    Only the main thread takes signals, and a loop has one handler for each. Whoever had it before the first one came
-    has it again when the last one has gone.
+    Only the main thread takes signals, and a loop has one handler for each. The handler that there was before the first
+    listener came is put back when the last one has gone.
     """
     loop = asyncio.get_running_loop()
     listeners = _listeners.setdefault(loop, _Listeners())
@@ -61,7 +61,7 @@ def listening(told: Callable[[], None]) -> Iterator[None]:
 
 
 class _Listeners:
-    """Those who listen on one loop, and how to give its signals back."""
+    """The listeners on one loop, and how to put the former handlers back."""
 
     def __init__(self) -> None:
         self._told: list[Callable[[], None]] = []
@@ -90,7 +90,7 @@ class _Listeners:
         def give_back() -> None:
             now = _handler_of(loop, number)
             if now is not None and now._callback is not self:
-                # Somebody has taken it from us meanwhile.
+                # Somebody else has set a handler meanwhile.
                 return
             loop.remove_signal_handler(number)
             if of_loop is not None:
@@ -102,7 +102,8 @@ class _Listeners:
 
 
 def _handler_of(loop: asyncio.AbstractEventLoop, number: signal.Signals) -> Any:
-    """The loop's own handler, as asyncio keeps it: it has no way to ask. A loop of another make may not tell."""
+    """The loop's own handler, where asyncio keeps it: asyncio has no call that returns it, and other loops may not have
+    it."""
     return getattr(loop, "_signal_handlers", {}).get(number)
 
 
@@ -110,7 +111,7 @@ _listeners: WeakKeyDictionary[asyncio.AbstractEventLoop, _Listeners] = WeakKeyDi
 
 
 async def through(work: Coroutine[Any, Any, None]) -> None:
-    """Do it to its end, whoever cancels meanwhile: anyio does so on every turn of the loop."""
+    """Do the work to its end even if this is cancelled meanwhile: anyio cancels again at every turn of the loop."""
     doing = asyncio.ensure_future(work)
     while not doing.done():
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,8 +1,8 @@
 """The worker's lease: one row to renew, however many runs are held.
 
-The pulse is a thread of its own, so that renewals don't depend on the user's code being polite. It stops renewing
-when the worker's loop has not turned for `stall`: then the run on the loop is the one to blame. It also reports a
-body that blocks the loop, or whatever else does, such as a step, with its stack.
+The pulse is a thread of its own, so that renewals don't depend on well-behaved user code. It stops renewing when the
+worker's loop has not turned for `stall`: then the run on the loop is to blame. It also reports what blocks the loop, be
+it a body or a step, with its stack.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .threads import Threads
 
 _log = logging.getLogger("holdfast.worker")
 _TICKS = 4
-"""A second."""
+"""So many times a second."""
 _FIRST_PAUSE = 200_000
 _WHILE_IT_HOLDS = 1_000_000
 _LONGEST_PAUSE = 5_000_000
-"""Between two tries to renew. When the lease has lapsed there is no hurry any more: a server that refuses a whole fleet
-is not to be kept busy with that."""
+"""The longest pause between two tries to renew. When the lease has lapsed there is no hurry any more: a server that
+refuses a whole fleet must not be kept busy with that."""
 
 
 class Lease:
-    """Until when this worker may begin effects and commit, by its own monotonic clock."""
+    """The time until which this worker may begin effects and commit, by its own monotonic clock."""
 
     def __init__(self, clock: Clock, length: int) -> None:
         self.length = length
@@ -46,20 +46,20 @@ class Lease:
         return not self.is_lost and self._clock.monotonic() < self.until
 
     def has_held(self, until: int) -> bool:
-        """Whether it has held all the time since it was to last until then."""
+        """Whether the lease has held ever since it was to last until `until`."""
         return self.holds() and self._clock.monotonic() < until
 
     def may_reap(self) -> bool:
-        """Whether this worker may end the leases of others. What keeps it from renewing its own may keep them from it,
-        too: they get the time of a renewal after that, to come back."""
+        """Whether this worker may end the leases of others. What kept it from renewing its own may have kept them from
+        theirs, too, so after that they get the time of a renewal to come back."""
         return self.holds() and self._clock.monotonic() >= self._reaps_from
 
     def missed(self) -> None:
-        """It could not be renewed when it was time to."""
+        """A renewal that was due has failed."""
         self._is_missed = True
 
     def renewed(self, asked_at: int) -> None:
-        """It was renewed by a request sent at `asked_at`: counting from there errs on the safe side."""
+        """A request sent at `asked_at` has renewed the lease. Counting from there errs on the safe side."""
         if self._is_missed or (self.until and not self.holds()):
             self._is_missed = False
             self._reaps_from = self._clock.monotonic() + self.length // 3
@@ -67,7 +67,7 @@ class Lease:
 
 
 class Pulse:
-    """The thread that renews, and watches the loop."""
+    """The thread that renews the lease and watches the loop."""
 
     def __init__(
         self,
@@ -96,7 +96,8 @@ class Pulse:
         self._turned = clock.monotonic()
         self._is_asked = False
         self._unheard = 0
-        """For how many ticks it has not answered. By the clock, the time of a halted process would count, too."""
+        """For how many ticks the loop has not answered. A clock would also count the time in which the process was
+        halted."""
         self._patience = max(1, blocked_after * _TICKS // 1_000_000)
         self._reported: object = None
         self._is_away = False
@@ -111,12 +112,12 @@ class Pulse:
         self._stop.set()
 
     async def join(self) -> None:
-        # Not in a thread of the loop's own: steps may have taken all of these, and never give one back.
+        # Not in the loop's default executor: steps may have taken all of its threads, for ever.
         threads = Threads()
         try:
             await threads.call(self._thread.join, (5,), {})
         finally:
-            # Also if whoever waits for it gives up: the thread would wait for its next call for ever.
+            # Also if this wait is cancelled: the thread would wait for its next call for ever.
             threads.close()
 
     def _run(self) -> None:
@@ -140,7 +141,7 @@ class Pulse:
                 return
 
     def _next_pause(self) -> int:
-        """How long to wait after a try that failed."""
+        """How long to wait after a renewal that failed."""
         pause = self._pause
         self._pause = min(2 * pause, _WHILE_IT_HOLDS if self._lease.holds() else _LONGEST_PAUSE)
         return pause
@@ -149,7 +150,7 @@ class Pulse:
         try:
             seen = self._store.renew_lease(self._worker_id, self._lease.length, now=self._clock.store_time())
         except Exception as error:
-            # Whatever it is: without this thread the worker would begin nothing any more, and never say why.
+            # Any error: without this thread the worker would never begin anything again, and never say why.
             if self._stop.is_set():
                 return False
             self._lease.missed()
@@ -184,7 +185,7 @@ class Pulse:
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
-            # The loop was closed under the worker: there is nobody left to renew for.
+            # The loop was closed under the worker, so nobody is left to renew for.
             self._stop.set()
 
     def _watch_body(self, now: int) -> None:

@@ -1,9 +1,10 @@
 """A last look into the inbox before a timer may win over a message.
 
 A signal that was sent before its wait's timeout wins, even if nobody has told this worker of it yet. So a run that
-waits for messages, and of which a timer is due, is looked after first: one look for all that are due by then. A message
-that is committed later was sent later; a timer that is due only when the answer comes has another look. An event is in
-the inbox when somebody has matched it with its wait: if one of the runs waits for any, that is done first.
+waits for messages, and has a timer that is due, waits for a look into the inbox; one look serves all runs that wait for
+one. A message that is committed later was sent later. A timer that becomes due before the look is answered needs
+another look. An event reaches the inbox only when it was matched with its wait: if one of the runs waits for an event,
+matching comes first.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PAUSE = 0.05
 
 
 class Listening:
-    """The looks of one session. `deliver` gets what was found, the runs that waited for the look, and when it was."""
+    """The looks of one session. `deliver` gets the messages found, the runs that waited for the look, and its time."""
 
     def __init__(
         self,
@@ -38,11 +39,11 @@ class Listening:
         self._now = now
         self._waiting: dict[str, Held] = {}
         self._task: asyncio.Task[None] | None = None
-        # Whoever asks for a look may do so from a step's context: nothing of that may be seen by the runs.
+        # A look may be asked for in a step's context, which the runs must not see.
         self._context = contextvars.copy_context()
 
     def add(self, held: Held) -> None:
-        """Look before this run goes on. One that comes while a look is under way waits for the next one."""
+        """Look before this run goes on. A run that comes while a look is under way waits for the next one."""
         self._waiting[held.id] = held
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._listen(), context=self._context.copy())
@@ -53,7 +54,7 @@ class Listening:
         return self._task is not None
 
     def close(self) -> None:
-        """The runs are nobody's any more."""
+        """Look no more: the runs are given up."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
@@ -76,7 +77,7 @@ class Listening:
                     await self._match()
                 found = await self._read()
             except StoreAway:
-                # Nothing could be committed either.
+                # A run that went on could commit nothing, either.
                 self._waiting = {**waiting, **self._waiting}
                 await asyncio.sleep(_PAUSE)
                 continue

@@ -1,8 +1,8 @@
 """What steps send while they execute: values and items of streams, visible at once.
 
-They go out in the order in which they were sent, a few statements behind the step, and a step's result or failure is
-recorded only after what it has sent. A process that dies takes along what was not out yet; the next attempt sends it
-again. Beside a transaction on SQLite nothing goes out: see inside.py.
+They go out in the order in which they were sent, a few statements behind the step. A step's result or failure is
+recorded only after everything that it has sent. If the process dies, what was not out yet is lost, and the next attempt
+sends it again. Beside a transaction on SQLite nothing can go out: see inside.py.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _log = logging.getLogger("holdfast.worker")
 _PAUSE = 0.2
 _TOGETHER = 1_000
 _BYTES_TOGETHER = 1 << 20
-"""What of a stream goes out in one write, at the most."""
+"""The most bytes of a stream that go out in one write."""
 
 
 def numbered(item: Item) -> Item:
-    """An item of a stream has its place among those that its sender sends there. On the loop: threads send at once."""
+    """Give an item its number among those that its sender sends to its stream. Done on the loop, for several threads
+    may send at once."""
     if item.is_value:
         return item
     streams = item.sender.streams
@@ -41,7 +42,7 @@ def numbered(item: Item) -> Item:
 
 
 def as_sent(item: Item) -> StepItems | StepValue:
-    """As the store takes it, alone."""
+    """An item in the form in which the store takes it."""
     sender, run_id = item.sender, item.sender.held.id
     if item.is_value:
         return StepValue(run_id, item.name, item.data, sender.epoch)
@@ -63,7 +64,7 @@ class Outbox:
         """Set whenever something has gone out."""
 
     def add(self, item: Item) -> None:
-        """Send it; from any thread."""
+        """Send an item. Called from any thread."""
         self._loop.call_soon_threadsafe(self._add, item, context=self._context)
 
     def _add(self, item: Item) -> None:
@@ -74,10 +75,10 @@ class Outbox:
 
     async def flush(self) -> None:
         """Wait until everything added so far is out."""
-        # What a step has just added is on its way to the loop, one turn ahead of this.
+        # An item that the step has just added comes to the loop one turn later.
         await asyncio.sleep(0)
         wanted = self._added
-        # What others add meanwhile is not waited for.
+        # What others add meanwhile does not prolong the wait.
         while self._task is not None and self._added - len(self._items) < wanted:
             self._moved.clear()
             await self._moved.wait()
@@ -113,7 +114,7 @@ class Outbox:
         if isinstance(sent, StepValue):
             await self._store.set_value(sent.run_id, sent.name, sent.value, epoch=sent.epoch, now=now)
         else:
-            # Items of one stream that follow one another go out together: some, so that others may write between.
+            # Consecutive items of one stream go out together, but not too many, so that others may write in between.
             count = sum(1 for _ in takewhile(partial(_goes_along, first), self._items[:_TOGETHER]))
             sizes = accumulate(len(item.data) for item in self._items[:count])
             count = max(sum(1 for size in sizes if size <= _BYTES_TOGETHER), 1)

@@ -1,4 +1,4 @@
-"""Waiting for a store that is away when a worker begins: it tries until the store answers or it is told to stop."""
+"""Waiting for a store that is away when a worker begins, until the store answers or the worker is told to stop."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _PARTING = 2.0
 async def patiently(
     attempt: Callable[[], Coroutine[Any, Any, object]], stopping: asyncio.Event, waits_for: str
 ) -> bool:
-    """Try until the store is not away, longer apart each time; False if the worker is told to stop before.
+    """Try until the store answers, at growing intervals; False if the worker is told to stop before that.
 
-    What else goes wrong is raised. The log has a line when it begins to wait, and one when the store is back.
+    Other errors are raised. The log has a line when the wait begins, and one when the store is back.
     """
     pause = _FIRST_PAUSE
     while not stopping.is_set():
@@ -41,12 +41,12 @@ async def patiently(
 
 
 async def _unless(stopping: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
-    """Do it; False if it was given up because the worker is to stop and the store has not answered."""
+    """Do the work; False if it was given up, because the worker is to stop and the store has not answered."""
     doing = asyncio.ensure_future(work)
     told = asyncio.ensure_future(stopping.wait())
     try:
         await asyncio.wait([doing, told], return_when=asyncio.FIRST_COMPLETED)
-        # What is just being answered comes to its end, and is undone in good order.
+        # An answer that is on its way is waited for, so that what it brings is undone in good order.
         await asyncio.wait([doing], timeout=_PARTING)
         if doing.done():
             doing.result()

@@ -1,4 +1,4 @@
-"""What a worker is told to be: one record, which its sessions and drives are made of."""
+"""Everything that a worker is configured with, in one record from which its sessions and drives are made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .upkeep import WEEK
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a worker is told to be."""
+    """The configuration of a worker."""
 
     store: Store
     codec: Codec
@@ -34,7 +34,7 @@ class Plan:
     keep_parked: int
     middleware: tuple[Callable[[StepInfo], Any], ...]
     ahead: int = 0
-    """Within how many microseconds places are to become free for runs that are claimed before they are; 0: none is."""
+    """Claim runs for places that are likely to be freed within so many microseconds; 0: claim none ahead."""
     replay_each_turn: bool = False
     observers: Observers | None = None
     event_retention: int = WEEK

@@ -1,8 +1,8 @@
 """How a run rests in a worker and how it leaves: alarms, parking, dropping, handing back.
 
-A short wait stays in memory with its worker; a long one is parked in the database, while its body stays in memory as
-long as that is cheap: if the run comes back to this worker it goes on without replay. Whatever leaves is put away
-first.
+A short wait stays in memory with its worker; a long one is parked in the database. The body of a parked run stays in
+memory as long as that is cheap: if the run comes back to this worker, it goes on without replay. Every body that leaves
+memory is put away first.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ _SEEN_AGAIN = 60_000_000
 
 
 class Resting(ABC):
-    """The runs that one worker holds, and those whose bodies it only remembers."""
+    """The runs that one worker holds, and parked runs whose bodies it still has."""
 
-    # Of more than thirty attributes the interpreter finds none by a shortcut, and every step asks for dozens of them.
+    # Slots: of more than thirty attributes in a dict the interpreter finds none by its shortcut, and every step asks
+    # for dozens.
     __slots__ = (
         "_clock", "_context", "_freed", "_keep_parked", "_loop", "_parkings", "_rows", "_suspect", "_trial_ends_at",
         "attempts", "busy", "cleared", "held", "is_lenient", "is_stopping", "parked", "strayed", "worker_id",
     )  # fmt: skip  # a name a line would be a page
     attempts: Attempts
     cleared: Callable[[], None]
-    """What is called when a suspect may be claimed again."""
+    """Called when a suspect may be claimed again."""
     strayed: Callable[[], None]
-    """What is called when runs were dropped whose turns were refused: maybe nobody else has them."""
+    """Called when runs were dropped because their turns were refused: perhaps nobody else has them."""
 
     def __init__(
         self,
@@ -53,25 +54,25 @@ class Resting(ABC):
         self.held: dict[str, Held] = {}
         self._loop, self._context = asyncio.get_running_loop(), contextvars.copy_context()
         self.parked: dict[str, Held] = {}
-        """Bodies of parked runs, oldest first."""
+        """Parked runs whose bodies are in memory, oldest first."""
         self.busy = 0
-        """Runs that advance or have a step in flight."""
+        """How many runs advance or have a step in flight."""
         self.is_stopping = False
         self.is_lenient = False
-        """In a test environment: crashes are the test's own doing, and held against nobody."""
+        """In a test environment crashes are the test's own doing, and count against no run."""
         self._clock = clock
         self._rows = rows
         self._keep_parked = keep_parked
         self._parkings = 0
         self._freed = freed
         self._suspect: Held | None = None
-        """A run that workers have died with, and that has not shown yet that it can get on."""
+        """A run with which workers have died, and which has not shown since that it can get on."""
         self._trial_ends_at: Instant = 0
 
     def waiting(
         self, due_at: Instant | None, *, crashes: int = 0, blocked: str | None = None, release: bool | None = None
     ) -> RowChange:
-        """The row of a run that waits until `due_at`, or for a message."""
+        """The change of a row for a run that waits until `due_at`, or for a message."""
         if release is None:
             release = due_at is None or due_at - self._clock.now() >= PARK_AFTER
         return RowChange(status=RunStatus.WAITING, due_at=due_at, release=release, crashes=crashes, blocked=blocked)
@@ -94,7 +95,7 @@ class Resting(ABC):
         return min(times, default=None)
 
     def row_at_rest(self, held: Held, *, crashes: int = 0) -> RowChange:
-        """The row of a run that waits. One that a thread may stop stays here, with its body, until that happens."""
+        """The change of a row for a run that waits. A run that a thread may stop stays here with its body."""
         due_at = self.wake_at(held)
         change = self.waiting(due_at, crashes=crashes)
         if change.release and held.execution is not None and held.execution.may_be_stopped:
@@ -102,7 +103,8 @@ class Resting(ABC):
         return change
 
     def due_elsewhere(self, held: Held) -> Instant | None:
-        """When a run that leaves must be woken. If a thread may stop it, another worker is to see that happen."""
+        """When a run that leaves this worker must be woken. If a thread may stop it, another worker is to find out
+        soon."""
         due_at = self.wake_at(held)
         if held.execution is not None and held.execution.may_be_stopped:
             soon = self._clock.now() + _SEEN_AGAIN
@@ -110,9 +112,10 @@ class Resting(ABC):
         return due_at
 
     def write_row(self, held: Held, change: RowChange, *, is_fenced: bool = True) -> None:
-        """A row-only write. No turn is taken before it is answered: it carries the next seq.
+        """Write the run's row only. No turn is taken before that is answered, for it carries the next seq.
 
-        Without it, where a write of ours may still happen, the next claim is a takeover, which fences that out.
+        Without `is_fenced` it does not: a write of ours may still happen, and the next claim has to be a takeover,
+        which fences that out.
         """
         held.is_committing = True
         next_seq = held.seq if is_fenced else None
@@ -127,17 +130,17 @@ class Resting(ABC):
         """A row-only write has been answered."""
 
     def row_says(self, held: Held, change: RowChange) -> None:
-        """Remember what the run's row says, so that it is not written again for nothing."""
+        """Remember what the run's row says, to save writing it again."""
         held.is_row_waiting = change.status is RunStatus.WAITING
         held.row_due = change.due_at
 
     def park(self, held: Held) -> None:
-        """The store has it back."""
+        """The store has the run back."""
         self._let_go(held)
         held.is_parked = True
         if held.execution is None or held.arrivals or held.journal is not None:
-            # A message that arrived meanwhile is still in the inbox: it is fresh, and will be found. A result is of a
-            # step which nobody waits for any more, or which a run that is tried again asks for anew.
+            # A message that arrived meanwhile is still fresh in the inbox, and will be found. A result that did belongs
+            # to a step that nobody waits for any more, or that is asked for anew when the run is tried again.
             held.arrivals = ()
             self.discard(held)
         else:
@@ -146,7 +149,8 @@ class Resting(ABC):
             self._make_room()
 
     def _make_room(self) -> None:
-        """Forget the oldest bodies when there are too many, or memory is tight: they are rebuilt when they wake."""
+        """Discard the oldest bodies when there are too many, or memory is tight. They are rebuilt when their runs
+        wake."""
         count = len(self.parked)
         surplus = count - self._keep_parked
         self._parkings += 1
@@ -156,7 +160,7 @@ class Resting(ABC):
             self.discard(self.parked.pop(next(iter(self.parked))))
 
     def drop(self, held: Held) -> None:
-        """Let go of a run at once: it has ended, or it is somebody else's."""
+        """Let go of a run at once: it has ended, or belongs to somebody else."""
         held.is_lost = True
         self.parked.pop(held.id, None)
         self._let_go(held)
@@ -176,7 +180,7 @@ class Resting(ABC):
         self.cancel_attempts(held)
 
     def acquit(self, held: Held) -> None:
-        """It got on, only waits or is gone: the next suspect may come."""
+        """The run got on, only waits, or is gone: the next suspect may come."""
         if self._suspect is held:
             self._suspect = None
             self.cleared()
@@ -199,7 +203,7 @@ class Resting(ABC):
                 self._freed()
 
     def cached(self) -> Mapping[str, int]:
-        """The parked runs whose journal need not be read again, and the seq up to which it is known."""
+        """The parked runs whose journals need not be read again, and the seq up to which each is known."""
         return _Cached(self.parked)
 
 

@@ -1,4 +1,4 @@
-"""One registration of a worker: its lease, claims and runs. A lost lease ends it, and another one begins."""
+"""One registration of a worker: its lease, claims and runs. When the lease is lost it ends, and another one begins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TIDY = 5.0
 
 
 class Session(Claiming):
-    """Between registering and leaving. `look` finds work; everything else follows from it."""
+    """A worker between registering and leaving. `look` finds work; everything else follows from it."""
 
     _runs_of: type[Admission] = Admission
     _attempts_of: type[Attempts] = Attempts
@@ -66,7 +66,7 @@ class Session(Claiming):
                 self.worker_id, plan.lanes, plan.lease, workflows=declared, now=self._clock.store_time()
             )
         except asyncio.CancelledError:
-            # The write may be on its way, and happen all the same.
+            # The registration may still be written.
             await through(self._leave_no_trace())
             raise
         self._clock.observe(seen, asked_at)
@@ -133,7 +133,7 @@ class Session(Claiming):
         self.tasks = [loop.create_task(one) for one in (self._serve(), upkeep.run(), upkeep.sweep())]
 
     def renewed(self) -> None:
-        """The lease holds: what was held up because it did not, goes on."""
+        """The lease holds again: everything that it held up goes on."""
         if self._is_held_up:
             self._is_held_up = False
             self._wake.set()
@@ -151,7 +151,7 @@ class Session(Claiming):
         self.leave()
 
     def leave(self) -> None:
-        """Stop at once, writing nothing: what a crash would do, but tidily."""
+        """Stop at once, writing nothing: like a crash, but tidily."""
         self.ended.set()
         for task in self.tasks:
             task.cancel()
@@ -169,16 +169,17 @@ class Session(Claiming):
         self.runs.attempts.close()
 
     def begin_no_more(self) -> None:
-        """It is about to stop: nothing more is claimed and no step begins, also of those that stand in line."""
+        """The session is about to stop: from here on nothing is claimed and no step begins, not even one that stands in
+        line."""
         self.runs.is_stopping = True
         self.runs.attempts.empty_line()
         self._wake.set()
 
     async def stop(self, grace: int | None = None) -> None:
-        """Stop claiming, let steps end within the grace period, hand the rest back at once, and leave.
+        """Stop claiming, let steps end within the grace period, hand everything back, and leave.
 
-        Until then messages for the runs that are here are passed on to them.
-        Whoever waits for it and is cancelled waits no longer for steps, only until all is handed back.
+        Until then, messages for the runs that are here are passed on to them. If the caller is cancelled, this no
+        longer waits for steps, only until everything is handed back.
         """
         if self.ended.is_set():
             return
@@ -187,7 +188,7 @@ class Session(Claiming):
         try:
             await asyncio.wait([giving, left], return_when=asyncio.FIRST_COMPLETED)
             if left.done():
-                # Told to leave at once, or its lease is lost: nothing more is waited for.
+                # The session was told to leave at once, or has lost its lease: nothing more is waited for.
                 return
             giving.result()
         except asyncio.CancelledError:
@@ -197,13 +198,13 @@ class Session(Claiming):
         finally:
             giving.cancel()
             left.cancel()
-            # Also if whoever waits for it gives up: a lease that is still renewed would keep its runs from others.
+            # Also if the caller gives up: a lease that is still renewed would keep the runs from others.
             self.leave()
         if self._pulse is not None:
             await self._pulse.join()
 
     async def clear(self) -> None:
-        """If the lease was lost others have its runs; what is left of it, such as its lock, goes too."""
+        """After a lost lease, remove what is left of this worker, such as its lock. Others have its runs."""
         if self.lease.is_lost:
             await self._leave_no_trace()
 
@@ -216,7 +217,7 @@ class Session(Claiming):
         runs = self.runs
         self.begin_no_more()
         if self.tasks:
-            # A claim under way comes to its end: what it took must be handed back, not be left to look like a crash.
+            # A claim under way comes to its end: runs that it took must be handed back, and not look like a crash.
             await asyncio.wait(self.tasks[:1], timeout=5)
         self._give_back_ahead()
         for held in [one for one in runs.held.values() if not one.is_busy and not one.is_committing]:
@@ -232,22 +233,23 @@ class Session(Claiming):
                     runs.hand_back_all()
                     await self._turns.idle()
                     await self._rows.idle()
-                    # A transactional step's turn is in neither: it may be on its way still, for as long as it takes.
+                    # A transactional step's turn is in neither of the two, and may take any time.
                     await asyncio.sleep(_BREATH if runs.held else 0)
                 if self._doubts:
-                    # What a claim took whose answer was lost has not begun: no crash. Nor may it begin here any more:
-                    # an answer that comes only now would be about what others may have by then.
+                    # Runs of a claim whose answer was lost have not begun, so they count no crash. They must not begin
+                    # here any more either: if the answer comes now, others may have these runs already.
                     for serving in self.tasks[:1]:
                         serving.cancel()
                     await self.store.release_strays(self.worker_id, [], now=self._clock.store_time())
                 await self.store.remove_worker(self.worker_id)
         except (TimeoutError, StoreError) as error:
-            # The lease ends by itself, and nothing is lost.
+            # The lease ends by itself, so nothing is lost.
             why = error if isinstance(error, StoreError) else "it does not answer"
             _log.warning("the store is away, others take over from here when the lease ends: %s", why)
 
     async def _hear_meanwhile(self) -> None:
-        """Wait until a step has ended, or pass on what has come: a cancel is not kept waiting for the grace period."""
+        """Wait until a step has ended or a message was passed on: a cancel must not wait until the grace period is
+        over."""
         self._wake.clear()
         if self._is_changed:
             self._is_changed = False
@@ -263,11 +265,11 @@ class Session(Claiming):
             finally:
                 news.cancel()
         else:
-            # Whatever is open is not in flight, and only the end of the grace period ends it.
+            # What is open is not in flight: only the end of the grace period ends it.
             await asyncio.sleep(_QUIET)
 
     async def quiet(self) -> None:
-        """Wait until none of the runs here has anything under way, passing on what comes for them meanwhile."""
+        """Wait until no run here has anything under way, passing messages on meanwhile."""
         while self.is_busy:
             self._wake.clear()
             if self._is_changed:
@@ -280,7 +282,8 @@ class Session(Claiming):
 
     @property
     def is_busy(self) -> bool:
-        """Whether anything is under way: a run that advances or stands in line, a step in flight, a write, a look."""
+        """Whether anything is under way: a run that advances or stands in line, a step in flight, a write, or a
+        look."""
         is_written = self._turns.is_idle and self._rows.is_idle
         return bool(self.runs.busy or self.runs.line or self._listening.is_under_way or not is_written)
 
@@ -294,7 +297,7 @@ class Session(Claiming):
                 if not self._is_away:
                     self._is_away = True
                     _log.warning("the store is away, claims wait for it: %s", error)
-                # Nobody has looked.
+                # This look did not come to its end.
                 self._is_changed = self._may_match = True
                 self._doubts += 1
                 await asyncio.sleep(pause)
@@ -317,7 +320,7 @@ class Session(Claiming):
         return self.store.write_rows(writes)
 
     def _beat(self, held: Held) -> None:
-        # Steps beat from threads, too.
+        # A step may beat in a thread.
         if held.is_taken_over or self.lease.is_lost:
             raise LeaseLost(
                 f"{held.info!r} was taken over from the worker {self.worker_id}; nothing comes of this attempt: end it"

@@ -1,4 +1,4 @@
-"""Tasks that begin in a later turn of the loop, as tasks do, whatever an application has told its loop."""
+"""Tasks that begin in a later turn of the loop, whatever task factory the application has set."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 def begun_later(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None], *, name: str, context: Context | None = None
 ) -> asyncio.Task[None]:
-    """A task that has not begun when this returns: whoever makes it can note first that it is under way."""
+    """A task that has not begun when this returns, so that its maker can first note that it is under way."""
     if loop.get_task_factory() is None:
         return loop.create_task(work, name=name, context=context)
-    # Such as asyncio.eager_task_factory: what it makes may be over by then.
+    # With asyncio.eager_task_factory, for one, the task might be over by then.
     return asyncio.Task(work, loop=loop, name=name, context=context)

@@ -1,7 +1,7 @@
-"""Threads for `def` steps, and for what an `async def` step gives to `asyncio.to_thread`.
+"""Threads for `def` steps, and for the functions that an `async def` step gives to `asyncio.to_thread`.
 
-They are daemons, unlike those of an executor, which Python waits for at its exit: a step that never ends must not
-keep a worker from stopping when its grace period is over. What such a step returns goes nowhere.
+They are daemons, unlike those of an executor, which Python waits for at its exit: a step that never ends must not keep
+a worker from stopping when its grace period is over. The result of such a step goes nowhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Ended: TypeAlias = "asyncio.Future[tuple[Any, BaseException | None]]"
 
 
 class Threads:
-    """As many as are needed at once, or as many as there may be, begun when they are needed."""
+    """As many threads as are needed at once, at `most` that many. Each begins when it is first needed."""
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
@@ -31,7 +31,7 @@ class Threads:
         self._taken = 0
 
     async def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call it in a thread, in this context, and return or raise what it does."""
+        """Call a function in a thread, in this context, and return or raise what it returns or raises."""
         ended: _Ended = asyncio.get_running_loop().create_future()
         error: BaseException | None = None
         self.submit(partial(_call, ended, contextvars.copy_context(), fn, args, kwargs))
@@ -41,22 +41,23 @@ class Threads:
                 raise error
             return result
         finally:
-            # An error has this frame in its traceback: whatever leads back to it would wait for the collector.
+            # The error's traceback holds this frame. If the frame led back to the error, only the collector could free
+            # them.
             del ended, error
 
     def submit(self, call: Callable[[], None]) -> None:
-        """Have it called by the next one that is free."""
+        """Make the next free thread call it."""
         with self._lock:
             is_short = self._taken >= self._count and (self._most is None or self._count < self._most)
             if is_short:
-                # First: if there can be no more of them the caller is told, and nothing was called.
+                # Begun first: if no thread can be begun the caller is told, and nothing was called.
                 threading.Thread(target=self._work, name=f"holdfast-step-{self._count + 1}", daemon=True).start()
                 self._count += 1
             self._taken += 1
         self._calls.put(call)
 
     def close(self) -> None:
-        """Let idle threads end; busy ones end after what they do."""
+        """Let idle threads end now, and busy ones after their current call."""
         with self._lock:
             count, self._count = self._count, 0
         for _ in range(count):
@@ -68,14 +69,14 @@ class Threads:
             if call is None:
                 return
             call()
-            # While it waits for the next one, it must not hold on to this one's arguments.
+            # While it waits for the next call, it must not keep this one's arguments alive.
             del call
             with self._lock:
                 self._taken -= 1
 
 
 class LoopThreads(ThreadPoolExecutor):
-    """A loop's default executor, for a process that ends when its worker has stopped, as large as asyncio's own."""
+    """A loop's default executor for a process that ends when its worker has stopped. As large as asyncio's own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +88,7 @@ class LoopThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Without waiting, although asyncio says so at a loop's end."""
+        """Returns without waiting, although asyncio asks to wait when a loop ends."""
         self._daemons.close()
 
 
@@ -107,10 +108,10 @@ def _call(
     ended: _Ended, context: contextvars.Context, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     outcome = context.run(_caught, fn, args, kwargs)
-    # The loop may be gone when a step ends that outlasted its worker.
+    # The loop may be closed by then: a step may outlast its worker.
     with contextlib.suppress(RuntimeError):
         ended.get_loop().call_soon_threadsafe(_tell, ended, outcome)
-    # This frame is behind those in an error's traceback, too.
+    # An error's traceback holds this frame, too.
     del ended, outcome
 
 

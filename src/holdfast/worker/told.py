@@ -1,9 +1,9 @@
-"""What a worker logs of runs and attempts that fail: one line each, when it happens and never on a replay.
+"""What a worker logs of failed runs and attempts: one line each, when it happens and never on a replay.
 
-An attempt that is tried again is everyday life, and so is a step that has failed for good, which its body may expect:
-both are told for whoever wants to know. A run that has failed needs somebody to look.
+Retries are everyday life, and a step that has failed for good may be what its body expects: both are logged at INFO. A
+run that has failed needs somebody to look at it: it is logged as an error.
 
-An attempt comes to its end even if what it failed with can't be told, or if a filter of the application's fails.
+Nothing here keeps an attempt from its end, even if its error can't be described or a filter of the application's fails.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run_failed(run: RunInfo, codec: Codec, stored: bytes | None) -> None:
 
 
 def journal_grown(held: Held) -> None:
-    """Once a run has taken in more than its workflow wants."""
+    """Warn that a run's journal has grown long."""
     _log.warning(
         "%r has taken in %d inputs, and its journal_limit is %d; continue_as_new begins afresh",
         held.info,

@@ -50,14 +50,14 @@ from .waits import check_details, open_commands
 
 _UNWRITTEN_AFTER = 1_000_000
 _FIRST = -1
-"""Before the start of a run, which comes at 0."""
+"""The time of an arrival that comes before the start, which arrives at 0."""
 _STAMPED_LATER = (Started, Cancel)
-"""Not by us. A start has the time of the first claim; a cancel has that at which it was sent, so that timers which were
-due before it come first, and the engine stamps it."""
+"""The first claim has stamped a start. A cancel has the time at which it was sent, so that timers which were due before
+it come first; the engine stamps it."""
 
 
 class Turns(Arrivals):
-    """The turns of all runs that one worker holds. Everything here happens on the worker's loop."""
+    """The turns of all runs that one worker holds. All of this happens on the worker's loop."""
 
     __slots__ = ("_codec", "_firsts", "_replay_each_turn", "_runners", "_turns", "_workflows", "advancing")
 
@@ -87,35 +87,35 @@ class Turns(Arrivals):
         self._replay_each_turn = replay_each_turn
         self._runners = Runners(self.stopped)
         self._firsts: deque[tuple[Instant, Held]] = deque()
-        """First turns that are not written yet, oldest first."""
+        """First turns that are not written yet, and when each is to be written, oldest first."""
 
     def resume(self, held: Held, *, heard_at: Instant = 0, was_paused: bool = False) -> None:
-        """Let a run go on: its first turn, what has arrived, timers that are due, open steps; else it waits."""
+        """Let a run go on: its first turn, arrivals, due timers, open steps. If there is none of these, it waits."""
         now, started_at = self._clock.now(), held.started_at
         is_late = held.is_late(now)
         if held.history is not None and held.history.retrying is not None:
             retry_at = held.history.retrying.retry_at
             is_cancelled = any(isinstance(one.entry, Cancel) for one in held.arrivals)
             if retry_at > now and not is_cancelled and not is_late:
-                # Messages don't shorten the pause: they wait with the run, here or in its inbox.
+                # Messages don't shorten the pause. They wait with the run or in its inbox.
                 self._wait(held)
                 return
-            # A body that begins again does so when it was to be tried again: its next pause counts from there.
+            # A body that begins again begins at the time of the retry: its next pause counts from there.
             started_at = max(started_at, min(retry_at, now))
             if not self._begin_retry(held):
                 return
         execution = held.execution
         assert execution is not None
         if execution.main is None:
-            # Stamped by the first claim and kept, so that a crash in the first turn changes nothing that the body sees.
+            # By the time that the first claim has stored: a crash in the first turn changes nothing that the body sees.
             held.arrive(Arrival(0, MESSAGE, Started(started_at, held.seed)))
             if is_late and held.started_at >= (held.info.deadline_instant or 0):
-                # Nothing of it has begun, nor will: see admission.
+                # Nothing of the run has begun, and nothing will; see admission.py.
                 self._meet_deadline(held, now, when=_FIRST)
-        # Of what ends a pause, timers that came due in it are behind: they have waited.
+        # Timers that came due in a pause come after what ends the pause.
         timers = [] if was_paused or held.is_pausing else execution.due_timers(now)
         if timers and self.listen is not None and execution.is_listening:
-            # What was due after the last look needs another one: a message may have come before it.
+            # A timer that was due after the last look needs another look: a message may have been sent before it.
             timers = [timer for timer in timers if timer[0] <= heard_at]
             if not timers:
                 return self.listen(held)
@@ -128,7 +128,7 @@ class Turns(Arrivals):
             self._settle(held)
 
     def _meet_deadline(self, held: Held, now: Instant, when: Instant) -> None:
-        """Let the deadline arrive, by the time at which it was or in another place."""
+        """Let the deadline arrive, at the time `when`, which orders it among the other arrivals."""
         held.is_deadline_told = True
         held.arrive(Arrival(when, MESSAGE, Cancel(now if when == _FIRST else when, "deadline", True)))
 
@@ -141,7 +141,7 @@ class Turns(Arrivals):
         return True
 
     def replay(self, held: Held, history: History) -> bool:
-        """Rebuild the body; False if that is not possible and the run is blocked."""
+        """Rebuild the body; False if it can't be rebuilt, so that the run is blocked."""
         held.info.begin()
         held.execution = Execution(held.workflow, held.info, held.input, held.seed, self._codec, self._runners)
         self.advancing = (held.info, self._clock.monotonic())
@@ -165,7 +165,7 @@ class Turns(Arrivals):
         return True
 
     def close(self) -> None:
-        """No body is advanced here any more."""
+        """Called when no body is advanced here any more."""
         self._runners.close()
 
     def _take(self, held: Held) -> None:
@@ -174,7 +174,7 @@ class Turns(Arrivals):
         if execution is None:
             return self.resume(held)
         if held.info.deadline_instant is not None and held.is_late(now := self._clock.now()):
-            # Also when a step has ended before the alarm could ring: nothing is begun behind a deadline.
+            # A step may have ended before the alarm could ring: nothing begins after a deadline.
             self._meet_deadline(held, now, held.info.deadline_instant)
         arrivals: Sequence[Arrival] = held.arrivals
         held.arrivals = ()
@@ -205,12 +205,12 @@ class Turns(Arrivals):
         if held.inside is not None and not held.has_inside(done.entries):
             arrivals = [*arrivals[: done.consumed], *held.without_inside(arrivals[done.consumed :])]
         if done.consumed < len(arrivals):
-            # The body ended before it got to them.
+            # The body ended before it got to these arrivals.
             held.arrivals = [*arrivals[done.consumed :], *held.arrivals]
             arrivals = arrivals[: done.consumed]
         taken = done.taken
         if has_messages:
-            # What became of the other messages is the body's to say: it may leave them where they are.
+            # `done.taken` says which other messages were taken: the body may leave them in the inbox.
             for arrival in arrivals:
                 if arrival.message_id is not None and arrival.entry.__class__ is Cancel:
                     taken += (arrival.message_id,)
@@ -225,7 +225,7 @@ class Turns(Arrivals):
             self._effects(held, done)
 
     def _remember_first(self, held: Held) -> None:
-        """Someone who asks why a run does not move should find its steps in the journal, if they take long."""
+        """Write the first turn later if its steps take long, so that the journal shows what the run is doing."""
         when = self._clock.now() + _UNWRITTEN_AFTER
         self._firsts.append((when, held))
         if len(self._firsts) == 1:
@@ -236,7 +236,7 @@ class Turns(Arrivals):
         while self._firsts and self._firsts[0][0] <= now:
             _, held = self._firsts.popleft()
             if held.crashes:
-                # Writing its asks would count as progress, and a suspect's step has yet to show that it can end.
+                # A written turn would count as progress, and a suspect has yet to show that its step can end.
                 continue
             if held.unwritten and not held.is_committing and self.held.get(held.id) is held and held.attempts:
                 self.commit(held, Advance([], [], []), ())
@@ -244,7 +244,7 @@ class Turns(Arrivals):
             self._clock.call_at(self._firsts[0][0], self._write_firsts)
 
     def commit(self, held: Held, done: Advance, taken: tuple[int, ...]) -> None:
-        """Send the turn on its way. Until it is answered, what arrives waits for the next one."""
+        """Send the turn on its way. What arrives before it is answered waits for the next turn."""
         entries = [*held.unwritten, *done.entries] if held.unwritten else done.entries
         change = self._change(held, done)
         if held.journal is not None:
@@ -252,7 +252,7 @@ class Turns(Arrivals):
         held.sent = done
         self.write_turn(held, entries, change, taken, self._committed, done.out)
         if done.ended is not None and held.inside is None:
-            # Nothing of it begins any more: the next run is looked for. A transaction is known by its busy run only.
+            # Nothing of the run begins any more, so its place is free. A transaction needs it to stay busy.
             self.set_busy(held, False)
 
     def write_turn(
@@ -282,12 +282,12 @@ class Turns(Arrivals):
             self._turns.add(turn, told, held, is_alone=self.busy == 1)
 
     def _change(self, held: Held, done: Advance) -> RowChange | None:
-        """What the run's row must say after this turn; None, on the hot path, if it says so already."""
+        """The change that the run's row needs after this turn; None, on the hot path, if the row is right already."""
         ended = done.ended
         if ended is not None:
             return RowChange(status=RunStatus(ended.status), output=ended.output, error=ended.error)
         if done.retrying is not None:
-            # Its next try is rebuilt from the journal, which comes with the claim.
+            # The next try is rebuilt from the journal, which the next claim brings.
             retry_at, deadline = done.retrying.retry_at, held.info.deadline_instant
             return self.waiting(retry_at if deadline is None else min(retry_at, deadline), release=True)
         if done.begin or held.arrivals or self._has_steps(held, done):
@@ -297,11 +297,11 @@ class Turns(Arrivals):
         return self.row_at_rest(held)
 
     def _has_steps(self, held: Held, done: Advance) -> bool:
-        """Whether steps are in flight or about to begin after this turn: then the run is not to be parked."""
+        """Whether steps are in flight or about to begin after this turn, so that the run must not be parked."""
         withdrawn = {command.key for command in done.withdrawn}
         if held.attempts and not held.attempts.keys() <= withdrawn:
             return True
-        # Open, but not begun: held up by the lease, or found in the journal together with an input.
+        # Steps may be open but not begun: held up by the lease, or found in the journal together with an input.
         return self._has_due_steps(held)
 
     def _committed(self, held: Held, turn: Turn, verdict: Verdict) -> None:
@@ -339,7 +339,7 @@ class Turns(Arrivals):
             self.park(held)
             return
         if held.is_pausing:
-            # What this turn asked for begins when the run is resumed.
+            # The steps that this turn asked for begin when the run is resumed.
             self.pause(held)
             return
         if held.journal is not None and not self._replay_now(held, done):
@@ -347,7 +347,7 @@ class Turns(Arrivals):
         self._effects(held, done)
 
     def _progress(self, held: Held, turn: Turn, done: Advance) -> None:
-        """A turn that changes more than the journal was accepted: if the run was blocked, it is no longer."""
+        """A turn that changes more than the journal was accepted. If the run was blocked, it no longer is."""
         if turn.change is not None:
             self.row_says(held, turn.change)
             held.blocked = None
@@ -384,7 +384,8 @@ class Turns(Arrivals):
         assert execution is not None
         is_more = len(execution.commands) > len(held.attempts)
         if is_more:
-            # Open already before this turn: found in the journal when the body was rebuilt, or waiting for a retry.
+            # Some steps were open before this turn: found in the journal when the body was rebuilt, or waiting for a
+            # retry.
             self._begin_open(held)
         if is_more or execution.loop.timers or held.info.deadline_instant is not None:
             # A single step without a timer beside it, the common case, needs no alarm.
@@ -392,7 +393,7 @@ class Turns(Arrivals):
 
 
 def _is_first(done: Advance) -> bool:
-    """Whether the turn follows from the start alone. A deadline that is over by then comes at a time of its own."""
+    """Whether the turn follows from the start alone. A deadline that has passed by then comes at a time of its own."""
     entries = done.entries
     if not entries or entries[0].__class__ is not Started or done.ended is not None or done.retrying is not None:
         return False

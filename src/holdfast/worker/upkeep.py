@@ -1,4 +1,4 @@
-"""What every worker does for all: end the leases of the dead, remove what was kept long enough, look now and then."""
+"""What each worker does for all: end the leases of the dead, sweep what was kept long enough, and look now and then."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ WEEK = 7 * 24 * 3600 * 1_000_000
 
 
 class Upkeep:
-    """Two tasks beside a session: a sweep may take long, and the dead don't wait for it.
+    """Two tasks beside a session, since a sweep may take long and the leases of the dead must not wait for it.
 
-    `found` is called when something has become due, `look` when it is time to, and `swept`, if there is one, with what
-    each sweep came to.
+    `found` is called when something has become due, `look` when it is time to look, and `swept`, if given, with the
+    outcome of each sweep.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class Upkeep:
         self._event_retention = event_retention
 
     async def run(self) -> None:
-        """End the leases of the dead, and look. Until it is cancelled; the store being away only makes it later."""
+        """End the leases of the dead and look for work, until cancelled. If the store is away that only happens
+        later."""
         for count in itertools.count():
             with suppress(StoreAway):
                 if self._lease.may_reap() and await self._store.reap_workers(
@@ -58,12 +59,12 @@ class Upkeep:
                 ):
                     self._found()
             if count % _POLL_EVERY == 0:
-                # Notifications are hints: a look now and then bounds the delay if one is lost.
+                # Notifications are hints: regular looks bound the delay if one is lost.
                 self._look()
             await asyncio.sleep(_REAP_EVERY)
 
     async def sweep(self) -> None:
-        """Remove what was kept long enough. Until it is cancelled, as above."""
+        """Remove what was kept long enough, until cancelled; the store may be away, as above."""
         while True:
             await asyncio.sleep(_SWEEP_EVERY)
             with suppress(StoreAway):
@@ -71,7 +72,7 @@ class Upkeep:
 
 
 async def sweep(store: Store, clock: Clock, event_retention: int, told: Callable[[Swept], None] | None = None) -> None:
-    """Remove what was kept long enough: a little at a time, so that nobody waits for it."""
+    """Remove what was kept long enough, a little at a time, so that nobody waits for it."""
     before = clock.now() - event_retention
     while True:
         swept = await store.sweep(_SWEEP, events_before=before, now=clock.store_time())

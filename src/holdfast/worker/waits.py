@@ -1,8 +1,8 @@
 """How a run waits: open steps begin when they may, alarms ring, short waits stay here and long ones are parked.
 
-Also how it is given up: handed back when the worker stops, or blocked, which leaves it intact and says why. Results
-that had come for a body that can't go on are recorded then, in one commit with the reason. A crash before it: their
-steps execute again, as after any crash. A crash behind it: whoever tries the run next finds them in its journal.
+Also how a run is given up: handed back when the worker stops, or blocked, which leaves it intact and says why. Results
+that came for a body that can't go on are committed together with the reason. Crash before that: their steps execute
+again, as after any crash. Crash after it: whoever tries the run next finds them in its journal.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .resting import Resting
 
 _log = logging.getLogger("holdfast.worker")
 REMEMBERED = 10_000
-"""How many messages and blocked runs a worker remembers that it may meet again."""
+"""How many messages and blocked runs a worker remembers, because it may meet them again."""
 _NAMED = 5
 """How many of the runs that were taken over a log line names."""
 
 
 class Waits(Resting):
-    """What happens to a run between two turns."""
+    """The part of a worker's runs that is about the time between two turns."""
 
     __slots__ = (
         "_block_counts", "_concurrency", "_heard_at", "_held_up", "_mailed", "_may_begin", "_taken", "_taken_over",
@@ -57,28 +57,28 @@ class Waits(Resting):
     ) -> None:
         super().__init__(worker_id, clock, rows, keep_parked=keep_parked, freed=freed)
         self.line: dict[str, Held] = {}
-        """Runs in memory that were woken while the worker was busy, first come first."""
+        """Runs in memory that were woken while the worker was busy, first come first served."""
         self.reserved = 0
-        """Room that is kept for a claim under way."""
+        """How many places are kept for a claim under way."""
         self._concurrency = concurrency
         self._may_begin = may_begin
         self.listen: Callable[[Held], None] | None = None
-        """Has the inbox read before a run of which a timer is due goes on: see listening.py."""
+        """Makes the inbox be read before a run with a due timer goes on; see listening.py."""
         self._heard_at: dict[str, Instant] = {}
-        """When the inbox was read for those in line, if it was."""
+        """When the inbox was read for the runs in line, if it was."""
         self._taken: OrderedDict[int, None] = OrderedDict()
-        """Messages that turns have taken lately, oldest first."""
+        """The ids of messages that turns have taken lately, oldest first."""
         self._mailed: set[str] = set()
-        """Runs that may have messages here which are in the inbox still."""
+        """The ids of runs that may have messages here which are still in the inbox."""
         self._held_up: dict[str, Held] = {}
         self._block_counts: dict[str, int] = {}
-        """How often in a row runs were blocked here, lately."""
+        """How often in a row each run was blocked here, lately."""
         self._taken_over: list[RunInfo] = []
         """Runs that were lost in this turn of the loop."""
 
     @abstractmethod
     def resume(self, held: Held, *, heard_at: Instant = 0) -> None:
-        """Let a run go on: what has arrived, timers that are due, open steps; else it waits.
+        """Let a run go on: arrivals, due timers, open steps. If there is none of these, it waits.
 
         All messages that were sent before `heard_at` have arrived.
         """
@@ -93,7 +93,7 @@ class Waits(Resting):
         told: Callable[[Held, Turn, Verdict], None],
         out: Out | None = None,
     ) -> None:
-        """Send a turn on its way; `told` hears what became of it."""
+        """Send a turn on its way; `told` is called with its verdict."""
 
     def _begin(self, held: Held, command: Command) -> None:
         if self.is_stopping or self._is_too_late(held):
@@ -102,12 +102,12 @@ class Waits(Resting):
         if self._may_begin():
             self.attempts.begin(held, command)
         else:
-            # The lease has lapsed: nothing new begins until it is renewed. If it is lost, so is this run.
+            # The lease has lapsed: nothing begins until it is renewed. If it is lost, so is this run.
             held.held_up |= {command.key}
             self._held_up[held.id] = held
 
     def _is_too_late(self, held: Held) -> bool:
-        """Whether no step may begin, for the deadline is over and comes next. What cleans up is exempt."""
+        """Whether no step may begin because the deadline has passed and is delivered next. Cleanup is exempt."""
         deadline = held.info.deadline_instant
         return deadline is not None and deadline <= self._clock.now() and not held.is_exempt
 
@@ -117,7 +117,7 @@ class Waits(Resting):
 
     @abstractmethod
     def _is_stopped(self, held: Held) -> bool:
-        """Whether a run that has crashed has done so too often to begin another step: then it ends here."""
+        """Whether the run has crashed too often to begin another step; then it is ended here."""
 
     def _begin_open(self, held: Held) -> None:
         """Begin the steps that are open and due."""
@@ -128,17 +128,17 @@ class Waits(Resting):
                 self._begin(held, command)
 
     def renewed(self) -> None:
-        """The lease holds again: what was held up begins."""
+        """The lease holds again: begin the steps that it held up."""
         held_up, self._held_up = self._held_up, {}
         for held in held_up.values():
             keys, held.held_up = held.held_up, NO_KEYS
             if held.is_lost or held.id not in self.held:
                 continue
             if held.is_pausing:
-                # What was to begin does so on resume.
+                # These steps begin when the run is resumed.
                 self.pause(held)
                 continue
-            # Also while a turn is being committed: these were asked for by an earlier one.
+            # Also while a turn is being committed, for an earlier turn asked for these steps.
             for command in open_commands(held):
                 if command.key in keys and command.key not in held.attempts:
                     self._begin(held, command)
@@ -146,7 +146,7 @@ class Waits(Resting):
                 self._settle(held)
 
     def _settle(self, held: Held) -> None:
-        """Nothing has arrived: begin what is open and due, else wait."""
+        """Nothing has arrived: begin the steps that are open and due, else wait."""
         if held.is_lost or held.is_committing or held.id not in self.held:
             return
         if held.crashes and self._is_stopped(held):
@@ -158,7 +158,7 @@ class Waits(Resting):
         elif self.is_stopping:
             self.hand_back(held)
         elif held.execution is not None and held.execution.due_timers(self._clock.now()):
-            # Set just now and over already: that is no wait, and nobody else gets its place.
+            # A timer that was set just now is due already: the run does not wait, and keeps its place.
             self.resume(held)
         else:
             self._wait(held)
@@ -166,7 +166,7 @@ class Waits(Resting):
     def _wait(self, held: Held) -> None:
         """Nothing is under way. A short wait stays here, a long one is parked; the row says so either way."""
         if held.is_takeover and held.crashes:
-            # Found only waiting after a takeover: the crash was not its doing.
+            # The run was found only waiting after a takeover: the crash was not its doing.
             held.is_takeover = False
             held.crashes -= 1
         self.acquit(held)
@@ -184,26 +184,26 @@ class Waits(Resting):
         if held.is_lost:
             return
         if verdict is not True:
-            # That a run is blocked can always be written; if not even that, all that is left is to let go of it.
+            # The row can say that a run is blocked whatever the error was. If even that write fails, the run is let go.
             self._not_committed(held, verdict if change.blocked is None else False)
             return
         self.row_says(held, change)
         if change.release:
             self.park(held)
         elif held.is_pausing:
-            # It was told meanwhile.
+            # It was paused meanwhile.
             self.pause(held)
         elif held.arrivals or (held.is_row_waiting and held.alarm is None):
             self.wake(held)
         else:
-            # It may have rung while the write was under way, and found the run busy with that.
+            # The alarm may have rung during the write, when the run could not go on.
             self._set_alarm(held, self.wake_at(held))
 
     def _set_alarm(self, held: Held, when: Instant | None) -> None:
         if when is None or (held.alarm_at is not None and held.alarm_at <= when):
             return
         if self.is_stopping:
-            # What is due now is not begun any more, and an alarm for it would ring again and again.
+            # Due steps don't begin any more: an alarm for them would ring again and again.
             return
         if held.alarm is not None:
             held.alarm.cancel()
@@ -216,13 +216,13 @@ class Waits(Resting):
             return
         deadline = None if held.is_deadline_told else held.info.deadline_instant
         if held.is_pausing and (deadline is None or deadline > self._clock.now()):
-            # Timers wait, the deadline does not.
+            # Timers wait until the run is resumed, the deadline does not.
             self._set_alarm(held, deadline)
             return
         self.wake(held)
 
     def wake(self, held: Held, *, heard_at: Instant = 0) -> None:
-        """Something is due or has come: go on, or stand in line while the worker is busy with others."""
+        """Something is due or has come: go on, or stand in line while the worker is busy with other runs."""
         if held.is_busy or (self.busy + self.reserved < self._concurrency and not self.line):
             self.resume(held, heard_at=heard_at)
         else:
@@ -239,8 +239,8 @@ class Waits(Resting):
                 self.resume(held, heard_at=heard_at)
 
     def hand_back(self, held: Held) -> None:
-        """Give a run back at once: a step in flight is cancelled and will execute again elsewhere."""
-        # Messages that came with the claim count as handed over: only a run that is due will be looked at again.
+        """Give a run back at once. A step in flight is cancelled and will execute again elsewhere."""
+        # The store counts messages that came with the claim as delivered, so only a due run is looked at again.
         due_at = self._clock.now() if held.is_busy or held.arrivals else self.due_elsewhere(held)
         self.cancel_attempts(held)
         change = self.waiting(due_at, crashes=held.crashes, release=True)
@@ -251,7 +251,7 @@ class Waits(Resting):
             self.block(held, verdict)
             return
         if not self._taken_over:
-            # Those that are refused together are told of together, when this turn of the loop is over.
+            # Runs that are refused together get one log line, at the end of this turn of the loop.
             asyncio.get_running_loop().call_soon(self._tell_taken_over)
         self._taken_over.append(held.info)
         held.is_taken_over = True
@@ -269,9 +269,9 @@ class Waits(Resting):
         _log.warning("%d runs %s: %s%s", len(lost), what, first, more)
 
     def undone(self, held: Held, undone: Undone, pause: int) -> None:
-        """The turn of a transactional step did not happen, and nobody took the run over: it begins anew, after a pause.
+        """The turn of a transactional step did not happen, and nobody took the run over: it begins anew after a pause.
 
-        Its body has seen a result that was never recorded, so it is thrown away, as after a refused turn.
+        Its body has seen a result that was never recorded, so the body is thrown away, as after a refused turn.
         """
         held.sent = None
         held.is_committing = False
@@ -282,18 +282,18 @@ class Waits(Resting):
         self.cancel_attempts(held)
         self.discard(held)
         held.arrivals = ()
-        # The takeover that fences it out counts as after a worker that has died, and this one has not.
+        # The takeover that fences the turn out counts a crash, but this worker has not died.
         crashes = held.crashes if undone.is_certain else held.crashes - 1
         change = self.waiting(self._clock.now() + pause, crashes=crashes, release=True)
         self.write_row(held, change, is_fenced=undone.is_certain)
 
     def block(self, held: Held, error: Exception, taken: Sequence[Arrival] = ()) -> None:
-        """Leave the run intact, say why it does not move, and try again later.
+        """Leave the run intact, say why it does not move, and try it again later.
 
-        `taken` is what the body got when it stopped. Of that, and of what came behind it, results are recorded.
-        Messages are in the inbox still, timers fire again, and what the body asked for follows from its inputs anew.
+        `taken` holds the arrivals that the body got when it stopped. Of these and of later arrivals, results are
+        recorded. Messages are still in the inbox, timers fire again, and the body's asks follow from its inputs anew.
         """
-        # One that was not blocked when it came has got on meanwhile, maybe elsewhere: that is another matter.
+        # If the run was not blocked when it was claimed, it has got on since its last block here: count from one again.
         before = self._block_counts.pop(held.id, 0) if held.blocked is not None else 0
         count = self._block_counts[held.id] = before + 1
         if len(self._block_counts) > REMEMBERED:
@@ -308,7 +308,7 @@ class Waits(Resting):
         results = _results(arrivals)
         change = self.waiting(
             self._clock.now() + pause,
-            # To be blocked is neither a crash nor progress; a step that ended is.
+            # Being blocked is neither a crash nor progress; a step that ended is progress.
             crashes=0 if results else held.crashes,
             blocked=reason,
             release=True,
@@ -316,21 +316,21 @@ class Waits(Resting):
         self._keep(held, results, change)
 
     def pause(self, held: Held) -> None:
-        """Give a paused run back when nothing of it is in flight: what its steps came to is delivered on resume."""
+        """Give a paused run back when none of its steps is in flight. Resuming it delivers their results."""
         held.is_pausing = True
         if held.attempts or held.is_committing or held.is_lost:
             if held.inside is not None:
                 self._keep_inside(held)
             return
         arrivals, held.arrivals = held.arrivals, ()
-        # A step that was asked for and has not begun does so on resume, which only finds runs that are due.
+        # Steps that have yet to begin do so on resume, which finds only runs that are due.
         is_due = arrivals or held.held_up or any(command.retry_at is None for command in open_commands(held))
         due_at = self._clock.now() if is_due else self.due_elsewhere(held)
         self.discard(held)
         self._keep(held, _results(arrivals), self.waiting(due_at, crashes=held.crashes, release=True))
 
     def _keep(self, held: Held, results: Sequence[Entry], change: RowChange) -> None:
-        """Release a run; results that its body has not got are recorded behind a `blocked` entry."""
+        """Release a run. Results that its body has not got are recorded behind a `blocked` entry."""
         if results:
             entries = [*held.unwritten, Blocked(held.last_at, len(results)), *results]
             self.write_turn(held, entries, change, (), self._results_kept)
@@ -338,7 +338,7 @@ class Waits(Resting):
             self.write_row(held, change)
 
     def _keep_inside(self, held: Held) -> None:
-        """Record what a transactional step came to, now: its transaction can't wait for what else is in flight."""
+        """Record a transactional step's result now: its transaction can't wait for other steps in flight."""
         results = [entry for entry in _results(held.arrivals) if held.has_inside([entry])]
         entries = [*held.unwritten, Blocked(held.last_at, len(results)), *results]
         self.write_turn(held, entries, None, (), partial(self._inside_kept, entries))
@@ -382,9 +382,9 @@ def open_commands(held: Held) -> list[Command]:
 
 
 def check_details(held: Held, codec: Codec) -> None:
-    """Raise NotDecodable if what an open step's last attempt said of itself can't be read.
+    """Raise NotDecodable if the heartbeat details of an open step can't be read.
 
-    Else that is found out when the next one begins, by an alarm perhaps, where nobody could block the run.
+    Otherwise that is found out when its next attempt begins, perhaps by an alarm, where nobody could block the run.
     """
     for command in open_commands(held):
         if command.details is not None:
@@ -392,7 +392,7 @@ def check_details(held: Held, codec: Codec) -> None:
 
 
 def _results(arrivals: Sequence[Arrival]) -> list[Entry]:
-    """What steps came to and the journal does not hold yet."""
+    """The outcomes of steps that the journal does not hold yet."""
     return [
         one.entry
         for one in arrivals

@@ -1,7 +1,7 @@
-"""A session whose runs, steps and writes are told to observers.
+"""A session that tells observers about its runs, steps and writes.
 
-It is another class, so that where nobody observes there is nothing to ask and nothing to make. What it tells, it tells
-after the fact: a run's end once it is durable, a step's once it has come to something.
+It is a class of its own, so that a worker without observers asks and makes nothing for them. It tells after the fact:
+of a run's end once that is durable, of a step once it has come to an outcome.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _STATUSES: Mapping[type, StepStatus] = {StepCompleted: "completed", StepFailed: 
 class WatchedAttempts(Attempts):
     """Steps in flight, observed.
 
-    This is the path that every step takes, so what has a cheaper way goes it: who can wait is told of all that has
-    ended in one call, when the loop has time for it.
+    Every step takes this path, so whatever has a cheaper way takes that: observers that can wait are told in one call
+    of everything that has ended, when the loop has time for it.
     """
 
     __slots__ = (
@@ -72,14 +72,14 @@ class WatchedAttempts(Attempts):
     observers: Observers
 
     def watch(self, observers: Observers) -> None:
-        """From here on, tell these."""
+        """Tell these observers from here on."""
         self.observers = observers
         self._enters, self.holds = observers.methods("enter"), observers.methods("hold")
         self._at_once = observers.at_once
         self._in_groups = observers.in_groups
         self._steps: list[StepEnd] = []
         self._runs: list[RunEnded] = []
-        """What those who are told in groups have yet to hear of."""
+        """Facts of which the observers that are told in groups have yet to hear."""
         self._is_called = self._is_next = False
         if self._enters:
             self._enter = self._watched_enter
@@ -97,7 +97,7 @@ class WatchedAttempts(Attempts):
 
     def _watched_done(self, attempt: Attempt, outcome: Outcome) -> None:
         if outcome.__class__ is StepCompleted and not self._at_once:
-            # As `_ended` does, without calling it: this is every step.
+            # The same as `_ended`, inlined, since every step comes here.
             self._steps.append((attempt, "completed", outcome.at))
             if not self._is_called:
                 self._call()
@@ -117,12 +117,13 @@ class WatchedAttempts(Attempts):
         if self._in_groups:
             self._runs.append(fact)
             if not self._is_next:
-                # With all that the same commit has ended, and before anybody who waits for them can ask for numbers.
+                # Together with everything that the same commit has ended, and before anybody who waits for these runs
+                # can ask for numbers.
                 self._is_next = True
                 self._loop.call_soon(self._tell_next, context=self._context)
 
     def tell(self, fact: Fact) -> None:
-        """Tell everybody of something else, which comes after all that has ended so far."""
+        """Tell all observers of another fact, after everything that has ended so far."""
         self._tell_group()
         self.observers.tell(fact)
 
@@ -134,8 +135,9 @@ class WatchedAttempts(Attempts):
                 self.observers.failed(observe)
 
     def _call(self) -> None:
-        # After two turns of the loop. By the end of the first one, what came of these steps is on its way to the store,
-        # and the next look at the sockets lets its thread go to work: what is done now is done while that writes.
+        # After two turns of the loop. By the end of the first, the turns with these results are on their way to the
+        # store, and the next look at the sockets lets the store's thread work: what is done here then overlaps with its
+        # write.
         self._is_called = True
         self._loop.call_soon(self._call_again, context=self._context)
 
@@ -258,7 +260,7 @@ class WatchedSession(Session):
         super().leave()
 
     def _load(self) -> Load:
-        # From any thread: `list` takes what is there in one go.
+        # Called from any thread; `list` copies the values in one go.
         runs = self.runs
         held = Counter(held.info.workflow for held in list(runs.held.values()))
         return Load(held, runs.busy, len(runs.attempts.tasks), len(runs.parked))
@@ -292,5 +294,5 @@ class WatchedSession(Session):
 
 
 def new_session(plan: Plan, resources: Any, interrupted: Callable[[], None]) -> Session:
-    """A session for this plan: one that tells, if there is somebody to tell."""
+    """A session for this plan: one that tells observers, if there are any."""
     return (Session if plan.observers is None else WatchedSession)(plan, resources, interrupted)

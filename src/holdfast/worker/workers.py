@@ -43,8 +43,8 @@ _log = logging.getLogger("holdfast.worker")
 _DRIVE_GRACE = 3 * SECOND
 _AHEAD = 50_000
 _WORTH_IT = range(10, 201)
-"""Runs at once with which it claims ahead. Whoever asks for few may want them in order; of many some always have
-something to compute while a claim is under way."""
+"""The concurrency with which a worker claims ahead. Whoever asks for less may want order; with more, some runs always
+have something to compute while a claim is under way."""
 
 
 class StoreHolder(Protocol):
@@ -64,26 +64,27 @@ class Worker:
         await worker.run()                 # until SIGTERM or Ctrl-C
         async with worker: ...             # beside other code
 
-    `url` may also be a client, whose store, namespace and codec it then uses, or an open store. Where neither is given,
-    they and most of the numbers come from the settings, as a client's do. It serves its workflows on `queues`, else
-    each on its own queue and on "default"; runs of others wait for a worker that knows them. `concurrency` bounds the
-    runs that advance or have a step in flight, 100 by default, and `threads` the `def` steps that execute at once, 32;
-    runs that wait cost memory only, and of those that wait long `keep_parked` bodies are kept at most.
+    `url` may also be a client, whose store, namespace and codec are then used, or an open store. Without it, the
+    settings say which store to open, and give most of the numbers, as for a client. The worker serves its workflows on
+    `queues`, or else each on its own queue and on "default"; other runs wait for a worker that knows them.
+    `concurrency` bounds the runs that advance or have a step in flight, 100 by default, and `threads` the `def` steps
+    that execute at once, 32. Waiting runs cost memory only; of those that wait long, at most `keep_parked` bodies stay
+    in memory.
 
-    `resources` are opened at its start and closed at its end, last first. Each function in `middleware` gets the step
-    of an attempt, and what it returns is a context manager that the attempt executes in. `observers` are told what
-    happens; where none are given, here or to the client, they are those that the settings `metrics` and `tracing` ask
-    for (`holdfast.observe`). Runs that it ends are kept for `max_retention` at most, whatever they ask for, and events
-    for `event_retention`, a week by default.
+    `resources` are opened when the worker begins and closed when it ends, last first. Each function in `middleware`
+    gets the step of an attempt and returns a context manager, in which the attempt executes. `observers` are told what
+    happens; if none are given, here or to the client, the settings `metrics` and `tracing` choose them
+    (`holdfast.observe`). Runs that this worker ends are kept for `max_retention` at most, whatever they ask for, and
+    events for `event_retention`, a week by default.
 
-    One that stops in good order claims nothing more, begins no step, lets those in flight end within `grace` (20
-    seconds), and hands its runs back: that is no crash, and no step that ended executes again. One that dies loses
-    nothing: others take its runs over when its `lease` (30 seconds) ends, on the same host at once. They replay their
-    journals, and only steps that were in flight execute again. While the database is away it waits, and once its lease
-    has lapsed it begins and commits nothing; if somebody has taken over by then it drops its runs at once and registers
-    anew. `run` waits for a server that is not there yet; `async with` raises, for it is in somebody's way. A body that
-    blocks its loop, or a step that should have been a `def`, is reported after `blocked_after`; after `stall` it lets
-    its lease end, so that others go on.
+    A worker that stops in good order claims nothing more, begins no step, lets steps in flight end within `grace` (20
+    seconds), and hands its runs back: that is no crash, and no step that ended executes again. A worker that dies loses
+    nothing: others take its runs over when its `lease` (30 seconds) ends, on the same host at once. They replay the
+    journals, and only steps that were in flight execute again. While the database is away a worker waits, and once its
+    lease has lapsed it begins and commits nothing; if another worker has taken over by then, it drops its runs at once
+    and registers anew. `run` waits for a server that is not there yet; `async with` raises, so that the code inside
+    need not wait. A body that blocks the loop, or a step that should have been a `def`, is reported after
+    `blocked_after`; after `stall` the worker lets its lease end, so that others go on.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class Worker:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = asyncio.Event()
         self._gate = Gate()
-        """Of the store: drives may each have a loop of their own, and none opens it while another closes it."""
+        """Guards the store: drives may each have a loop of their own, and none may open it while another closes it."""
         self._users = 0
         self._is_started = False
 
@@ -173,14 +174,14 @@ class Worker:
 
     @property
     def observers(self) -> Observers | None:
-        """Who is told what it does."""
+        """The observers that are told what it does."""
         return self._plan.observers
 
     async def run(self) -> None:
         """Work until SIGTERM, SIGINT or `stop()`. A second signal stops without grace.
 
-        Signals reach every worker that runs on this loop, if that is the main thread's; elsewhere `stop()` is the way.
-        A handler of the application's own is put back at the end.
+        Signals reach every worker that runs on this loop, if it is the main thread's; elsewhere call `stop()`. A
+        handler of the application's own is put back at the end.
         """
         self._refuse_twice()
         with listening(Interrupts(self._told_to_stop, self._told_to_leave, _log)):
@@ -209,11 +210,12 @@ class Worker:
             return await drive(session, plan, run_id, seconds)
 
     def stop(self) -> None:
-        """Ask it to stop in good order; `run` returns when it has. From here on no step begins. From any thread."""
+        """Ask it to stop in good order; `run` returns when it has stopped. From here on no step begins. From any
+        thread."""
         self._tell(methodcaller("begin_no_more"))
 
     def leave(self) -> None:
-        """Stop at once, without grace and without writing anything: what is in flight executes again elsewhere."""
+        """Stop at once, without grace and without writing anything: steps in flight execute again elsewhere."""
         self._tell(methodcaller("leave"))
 
     def _tell(self, session: Callable[[Session], None]) -> None:
@@ -229,7 +231,7 @@ class Worker:
     async def wait(self) -> None:
         """Inside `async with`: wait until it has stopped, whoever told it to. An error that ended it is raised."""
         if self._task is not None:
-            # Shielded: whoever stops waiting leaves the worker alone.
+            # Shielded: a caller that is cancelled does not cancel the worker.
             await asyncio.shield(self._task)
 
     async def __aenter__(self) -> Self:
@@ -239,7 +241,7 @@ class Worker:
         try:
             await asyncio.wait([self._task, ready], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # Whoever is cancelled here never gets to __aexit__: nothing may be left running.
+            # A caller that is cancelled here never gets to __aexit__: nothing may be left running.
             await self.__aexit__(None, None, None)
             raise
         finally:
@@ -255,12 +257,12 @@ class Worker:
         if self._task is None:
             return
         if not self._task.done():
-            # Only then: what is asked of a worker that has ended would stop it as soon as it is entered again.
+            # Only if it has not ended: otherwise the request would stop it as soon as it is entered again.
             self.stop()
         await self._task
 
     def _refuse_twice(self) -> None:
-        # A task that has not begun yet has said nothing of being at work.
+        # The task may have been made and not begun, so `_loop` alone does not tell.
         if self._loop is not None or (self._task is not None and not self._task.done()):
             raise MisplacedCall("this worker is at work already, and one stop would be for both; make another Worker")
 
@@ -276,10 +278,7 @@ class Worker:
         self.leave()
 
     def _starts(self) -> None:
-        """Only once: exceptions of modules that are loaded from here on come back as StepFailed.
-
-        Another process that replays the same run may not have loaded those modules.
-        """
+        """Once: exceptions from modules that are loaded from here on come back as StepFailed."""
         if not self._is_started:
             self._is_started = True
             self._plan = replace(self._plan, codec=self._plan.codec.for_worker())
@@ -296,23 +295,24 @@ class Worker:
                     await self._serve(opened)
         finally:
             self._session = self._loop = None
-            # Others, for these belong to this loop, and it may be entered again in another.
+            # New events, since these belong to this loop and the worker may be entered again on another.
             self._ready, self._stopping = asyncio.Event(), asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def _open_store(self, *, is_patient: bool = False) -> AsyncIterator[bool]:
-        """The store, open as long as anybody here needs it: one drive that ends must not close it under another.
+        """Keep the store open as long as anybody here needs it: a drive that ends must not close it under another.
 
-        `is_patient`: a server that is away is waited for, and what is given is False if the worker is to stop before.
+        With `is_patient` a server that is away is waited for; this yields False if the worker is told to stop before it
+        comes.
         """
         store = self._plan.store
         observers = self._plan.observers
         async with self._gate:
             if observers is not None and not self._users:
-                # First: a port that can't be had is known before anything else is opened.
+                # First, so that a port that is taken is found out before anything else is opened.
                 observers.open()
             try:
-                # A file that can't be opened is not where it should be: it would be waited for in vain.
+                # Waiting for a file that can't be opened would be in vain.
                 if is_patient and store.is_remote:
                     is_open = await patiently(store.open, self._stopping, "the worker begins when it is back")
                 else:
@@ -346,7 +346,7 @@ class Worker:
             await asyncio.wait([stopping, ended, *session.tasks], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             if self._stopping.is_set():
-                # It was to stop in good order, and whoever waited for that has given up in the same breath.
+                # The worker was told to stop in good order, and its caller was cancelled at the same time.
                 await session.stop(grace=0)
             raise
         finally:
@@ -356,11 +356,11 @@ class Worker:
         await session.clear()
         for task in session.tasks:
             if task.done() and not task.cancelled():
-                # Whatever keeps a worker from finding work is for its owner to hear.
+                # An error that keeps a worker from finding work is raised to its owner.
                 task.result()
 
     async def _registered(self, resources: dict[object, Any]) -> Session | None:
-        """A session that the store knows; None if the worker was told to stop before the store could be reached."""
+        """A session that is registered; None if the worker was told to stop before the store could be reached."""
         session: Session | None = None
 
         async def register() -> None:
@@ -372,7 +372,7 @@ class Worker:
 
 
 def _say(task: asyncio.Task[None]) -> None:
-    """An error ends a worker: the code beside it may wait for a run and not get to hear of it for long."""
+    """Log the error that ended a worker: the code beside it may wait for a run, and not learn of it for long."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("the worker has stopped and works on no run any more: %s: %s", type(error).__name__, error)
 
