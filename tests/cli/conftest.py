@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,17 @@ import pytest
 from holdfast import Client
 from holdfast.cli import main
 from tests.cli.stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Take away what a command in this process has set up: a handler on the captured stderr, which is closed later."""
+    root = logging.getLogger()
+    before, level = set(root.handlers), root.level
+    yield
+    for handler in set(root.handlers) - before:
+        root.removeHandler(handler)
+    root.setLevel(level)
 
 
 @pytest.fixture
