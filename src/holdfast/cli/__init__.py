@@ -1,4 +1,4 @@
-"""The command `holdfast`. It parses, calls one front door and prints; what things mean is decided elsewhere.
+"""The command `holdfast`. A subcommand parses, calls one front door and prints; it decides nothing else.
 
 app                        the command and its subcommands
 workers, servers, dev      processes: worker ──▶ plan ──▶ fleet, restarts ──▶ child ──▶ serving; serve; dev ──▶ reloads
@@ -8,7 +8,7 @@ schema, doctor ──▶ checks  migrate; what is wrong with a setup
 linting ──▶ lint           a static check of workflow bodies
 projects ──▶ scaffold      init
 bench, keys                a small benchmark; API keys
-options, output, exits     how options are written, how answers are ──▶ terminals, which exit code means what
+options, output, exits     shared options; how answers are printed ──▶ terminals; exit codes
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NEEDED_BY = "the command holdfast"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. `--traceback` may stand anywhere; HOLDFAST_TRACEBACK=1 is the same."""
+    """Run one command and return its exit code. `--traceback` may stand anywhere in it; see also HOLDFAST_TRACEBACK."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     wants_traceback = "--traceback" in given or os.environ.get("HOLDFAST_TRACEBACK", "0") not in ("", "0")
     if "--traceback" in given:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (HoldfastError, OSError) as error:
-        # OSError: what the system refused where no command has better words for it.
+        # OSError: the system refused something that no command explains better.
         if wants_traceback:
             traceback.print_exc()
         print(f"holdfast: {printable_lines(_said(error))}", file=sys.stderr)
@@ -62,17 +62,17 @@ def _said(error: Exception) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     if isinstance(error, FileNotFoundError) and error.filename is None:
-        # What os.getcwd() says.
+        # Raised by os.getcwd().
         return "the working directory is not there any more; change to one that is"
     return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
 
 
 def _ready_streams() -> None:
-    """See that no command fails because of where it prints: a pipe that is closed, an encoding that lacks a letter."""
+    """Keep output from failing: because a stream is closed, or its encoding lacks a character."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # for as long as the process lasts
         elif isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
-            # The latter is Python's choice in the C locale, and has no way for a letter that ASCII lacks, either.
+            # "surrogateescape" is Python's choice in the C locale, and can't write what ASCII lacks, either.
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""The command and its subcommands, put together. Only here are they given their names."""
+"""Puts the command together. Only here do the subcommands get their names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _PANELS: dict[str, Sequence[Callable[..., None]]] = {
 
 
 def _paragraphs(command: Callable[..., None]) -> str:
-    """Its docstring, for a terminal of any width: Rich would break lines where that does, too."""
+    """A command's docstring with one line per paragraph: Rich would keep the docstring's own line breaks."""
     return "\n\n".join(" ".join(one.split()) for one in (inspect.getdoc(command) or "").split("\n\n"))
 
 
@@ -60,9 +60,9 @@ app.command("logs", hidden=True)(grouped(journal))
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code; what Holdfast refuses is raised."""
+    """Run one command and return its exit code. What Holdfast refuses is raised."""
     try:
-        # Not app(...): that would put an excepthook of its own into the process.
+        # Not app(...), which would install its own excepthook.
         typer.main.get_command(app)(list(arguments), prog_name="holdfast")
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(bool(ended.code))
@@ -88,4 +88,4 @@ def command(
     ] = False,
     traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error comes from.")] = False,
 ) -> None:
-    """Options for every command. Both have acted by now."""
+    """Options for every command. Both have taken effect before this is called."""

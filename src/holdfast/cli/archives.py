@@ -1,4 +1,4 @@
-"""export, import: runs with their journals as lines of JSON, out of a database and into another one."""
+"""export, import: runs with their journals as lines of JSON, from one database into another."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def export(
 ) -> None:
     """Write runs with their journals, one line of JSON each; by default all.
 
-    A line holds what people want to know in plain words, and under `data` all that `import` and `replay --file` need.
-    Payloads are as they are stored: with a codec that encrypts, `data` is of use to its holders only.
+    A line holds the run in readable form, and under `data` all that `import` and `replay --file` need. Payloads stay as
+    they are stored: if the codec encrypts, only holders of its keys can use `data`.
     """
     if run_ids and chosen.is_given:
         raise typer.BadParameter(NOT_BOTH)
@@ -48,7 +48,7 @@ def export(
                         target.write(client.export(run_id) + "\n")
                         count += 1
                     except RunNotFound:
-                        # Of those that were listed one may be gone by now; one that was named must be there.
+                        # A listed run may be gone by now; a named run must exist.
                         if run_ids:
                             raise
                     except NotDecodable as error:
@@ -57,7 +57,7 @@ def export(
                         print_note(f"holdfast: left out: {error}")
             except BaseException:
                 if output is not None:
-                    # Half an export looks like a whole one, and would stand in the way of the next try.
+                    # Half an export looks like a whole one, and would keep the next export from using the name.
                     output.unlink()
                 raise
             finally:
@@ -77,8 +77,8 @@ def import_command(
     """Bring ended runs back, with their ids, keys and journals. Repeating it changes nothing.
 
     Runs that had not ended, or have continued as another run, are passed by: two databases that both own a live run
-    would execute its steps twice. Runs that are there already are left as they are, and so are keys that other runs
-    hold. The exit code is 1 if anything was passed by for another reason than being there already.
+    would both execute its steps. Existing runs stay as they are, and so do keys that other runs hold. The exit code is
+    1 if a run was passed by for any reason but that it exists already.
     """
     counts: Counter[str] = Counter()
     passed_by: list[str] = []

@@ -1,4 +1,4 @@
-"""bench: a small benchmark of this machine on the chosen database. It gives an idea, not a number to publish."""
+"""bench: a small benchmark of this machine on the chosen database. A rough idea, no number to publish."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ async def _steps(count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was measured."""
+    """The measured figures. A step's latency is that in a run that is alone."""
 
     runs: int
     steps_per_second: float
     runs_per_second: float
     step_ms_median: float
     step_ms_p95: float
-    """Of one run after another, each step by itself: what a user waits for."""
+    """The 95th percentile."""
 
 
 def bench(
@@ -57,8 +57,8 @@ def bench(
 ) -> None:
     """Measure steps a second and the latency of a step, on this machine and the chosen database.
 
-    It is small: one worker in one process, steps that do nothing, no other load. It works in a namespace of its own and
-    deletes its runs.
+    It is small: one worker in one process, empty steps, no other load. It uses a namespace of its own, and deletes its
+    runs afterwards.
     """
     settings = place.settings()
     with working(f"{runs} runs of {_STEPS} steps"):
@@ -81,12 +81,12 @@ async def _measure(settings: Settings, runs: int, concurrency: int) -> Figures:
     async with client:
         try:
             async with Worker(client, workflows=[_steps], concurrency=concurrency):
-                # The first runs find everything cold: connections, plans, files.
+                # Warm up: connections, plans, files.
                 await _together(client, 10)
                 alone = [await _alone(client) for _ in range(20)]
                 took = await _together(client, runs)
         finally:
-            # Whatever broke it off, and Ctrl-C does: runs that have not ended are nobody's, and would be kept for ever.
+            # Also after Ctrl-C: in this namespace nobody would ever end or delete the runs.
             await client.cancel(RunFilter(), force=True)
             await client.delete(RunFilter())
     latencies = sorted(one * 1_000 for one in alone)
@@ -100,7 +100,7 @@ async def _measure(settings: Settings, runs: int, concurrency: int) -> Figures:
 
 
 async def _together(client: AsyncClient, count: int) -> float:
-    """Seconds from the start of so many runs to the end of the last."""
+    """Seconds from the start of this many runs to the end of the last."""
     began = time.perf_counter()
     handles = await client.start_many(_steps, [(_STEPS,)] * count)
     await asyncio.gather(*(one.result(timeout=_PATIENCE) for one in handles))
@@ -108,7 +108,7 @@ async def _together(client: AsyncClient, count: int) -> float:
 
 
 async def _alone(client: AsyncClient) -> float:
-    """Seconds a step in a run that is alone, by the times in its journal: without its start and its claim."""
+    """Seconds a step takes in a run that is alone, by the times in its journal: without the start and the claim."""
     run = await client.start(_steps, 10 * _STEPS)
     await run.result(timeout=_PATIENCE)
     done = [entry.at for entry in await client.journal(run.id) if entry.kind == "step_completed"]

@@ -1,6 +1,6 @@
-"""cancel, retry, fork, pause, resume, delete, prune: what changes runs, one by its id or many by a filter.
+"""cancel, retry, fork, pause, resume, delete, prune: commands that change one run by its id, or many by a filter.
 
-Before something is done to many runs the command says to how many, and asks.
+A command that changes many runs says how many, and asks first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def cancel(
     with place.client() as client:
         if where is not None:
             deed = ("end by force" if force else "cancel", "cancelled")
-            # Only force has ended them when it answers; else they clean up, for as long as that takes them.
+            # After a forced cancel the runs have ended; others may clean up for any length of time.
             say = "cancelled {}" if force else "asked {} to end"
 
             def act() -> int:
@@ -144,7 +144,7 @@ def prune(
     age = duration_given(older_than, "--older-than")
     where = chosen.filter(ENDED)
     with place.client() as client:
-        # By the database's clock, and what is asked about is what is deleted, however long the answer takes.
+        # A fixed moment by the database's clock: exactly the runs that were counted are deleted.
         before = client.now() - timedelta(microseconds=age)
         with working("counting"):
             ended = (run.record.ended_at for run in client.runs(where) if run.record is not None)
@@ -172,7 +172,7 @@ def _each(
     place: Place,
     as_json: bool,
 ) -> None:
-    """Do something to the runs named, one by one, or to all that the filter lets through."""
+    """Do something to the named runs one by one, or to all that the filter selects."""
     where = meant.which(statuses)
     done = words[1]
     told: list[dict[str, Any]] = []
@@ -195,15 +195,15 @@ def _each(
 
 
 class _Named:
-    """The runs that were named, one by one. One that is refused keeps none of the others from it, nor from being told:
-    what was done to those before it, nobody else knows."""
+    """The named runs, handled one by one. A refused one does not stop the others: the user must learn what happened to
+    each."""
 
     def __init__(self, meant: Meant) -> None:
         self.run_ids = tuple(dict.fromkeys(meant.run_ids or ()))
         self.errors: dict[str, str] = {}
 
     def done(self, run_id: str, act: Callable[..., T], **options: Any) -> T | None:
-        """What came of it; None if it was refused, which is told at once. One that is the only one raises."""
+        """Act on one run. If it is refused, say so and return None; if it is the only one, raise."""
         try:
             return act(run_id, **options)
         except HoldfastError as error:
@@ -214,7 +214,7 @@ class _Named:
             return None
 
     def leave(self) -> None:
-        """End the command, as one that was refused if any was."""
+        """End the command, with the exit code for refusals if there was one."""
         if self.errors:
             raise typer.Exit(WRONG)
 
@@ -229,7 +229,7 @@ def _to_many(
     *,
     say: str | None = None,
 ) -> None:
-    """Say to how many runs it is done, ask, do it, and say to how many it was done: as `say` has it, if given."""
+    """Say how many runs there are, ask, act, and report the count. `say` is the report's text, if not the usual one."""
     deed, done = words
     with working("counting"):
         found = client.count(where)

@@ -1,8 +1,8 @@
-"""A worker process of a fleet: `python -m holdfast.cli.child`, started by its parent and by nobody else.
+"""A worker process of a fleet: `python -m holdfast.cli.child`. Only its parent starts it.
 
-Its standard input is a socket to the parent. The plan comes through it, the news goes back; when it ends, so does the
-child, in good order: either the parent asked for that, or the parent is gone, whichever way it died. So stopping is
-one thing that may be said twice, and a signal to the whole group, as service managers send it, does no harm.
+Its standard input is a socket to the parent. It receives the plan and sends news back. When the socket ends, the child
+stops in good order: the parent has asked for it, or is gone, however it died. So a stop may be asked for twice, and a
+signal to the whole group, as service managers send it, does no harm.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
     text: str
     trace: str
     code: int
-    """The exit code that goes with it."""
+    """The exit code for this refusal."""
 
     @property
     def is_away(self) -> bool:
-        """It was the database's fault: another try may work."""
+        """Whether the database was away, so another try may work."""
         return self.code == AWAY
 
 
@@ -60,7 +60,7 @@ class Link:
         self.is_over = False
 
     def plan(self) -> ServingPlan | None:
-        """The plan; None if the parent was gone before it could be sent."""
+        """The plan; None if the parent died before it was sent."""
         line = self._reader.readline()
         return msgspec.json.decode(line, type=ServingPlan) if line.endswith(b"\n") else None
 
@@ -70,12 +70,12 @@ class Link:
             self._connection.sendall(msgspec.json.encode(news) + b"\n")
 
     def watch(self, patience: float) -> None:
-        """Stop the worker when the parent says so or is gone, and end the process if it has not ended long after."""
+        """Stop the worker when the parent asks for it or is gone. If that takes too long, end the process."""
         threading.Thread(target=self._watch, args=(patience,), name="holdfast-parent", daemon=True).start()
 
     @contextlib.contextmanager
     def stopping(self, worker: Worker) -> Iterator[None]:
-        """Inside, whatever ends the link, and any signal, stops the worker in good order."""
+        """Within this block, the end of the link, or a signal, stops the worker in good order."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, worker.stop)
@@ -99,14 +99,14 @@ class Link:
                 loop, worker = self._worker
                 loop.call_soon_threadsafe(worker.stop)
         _log.debug("stopping: the parent has said so, or is gone")
-        # The process ends and this thread with it, unless a body or a resource never lets go of the loop.
+        # This thread ends with the process, unless a body or a resource never lets go of the loop.
         threading.Event().wait(patience)
         _log.error("this worker process was told to stop %.0f s ago and has not; it is ended now", patience)
         os._exit(1)
 
 
 def main(beside: Beside | None = None) -> int:
-    """Be a worker of the parent's fleet, and return the exit code."""
+    """Be a worker of the parent's fleet. Returns the exit code."""
     link = Link(_taken_over_stdin())
     plan = link.plan()
     if plan is None:
@@ -125,7 +125,7 @@ def main(beside: Beside | None = None) -> int:
 
 
 def _taken_over_stdin() -> socket.socket:
-    """The socket to the parent. Nobody else gets it: what steps start finds an empty standard input."""
+    """The socket to the parent, taken off standard input: processes that steps start find that empty."""
     connection = socket.socket(fileno=os.dup(0))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

@@ -1,7 +1,7 @@
-"""dev: a worker and the REST API in one process, started again when code changes.
+"""dev: a worker and the REST API in one process, restarted when code changes.
 
-The parent only watches. Code is loaded in a fresh interpreter each time: nothing of the old one is left. A change stops
-the process in good order, so that a run goes on where it was, in the new code; a step that does not end within the
+The parent only watches. A fresh interpreter loads the code each time, so nothing of the old code is left. A change
+stops the process in good order, so runs go on where they were, in the new code. A step that does not end within the
 grace period executes again, as after a crash.
 """
 
@@ -38,7 +38,7 @@ _CHILD = "holdfast.cli.developing"
 _LOOK = 0.3
 _GRACE = 2_000_000
 _LEAVING = 5.0
-"""Seconds that an earlier process has to leave: its grace period, and some more."""
+"""Seconds that an earlier process may need to leave: its grace period and some more."""
 _FILE = "holdfast.db"
 
 
@@ -52,8 +52,8 @@ def dev(
 ) -> None:
     """Work on a project: a worker and the REST API in one process, on SQLite, started again when code changes.
 
-    I/O in a workflow's body is refused, as it is in tests. A database that is no SQLite file is used only if --url
-    names it. Ctrl-C ends it, and runs go on with the next `holdfast dev`.
+    I/O in a workflow's body is refused, as in tests. A database that is no SQLite file is used only if --url names it.
+    Ctrl-C ends it, and runs go on with the next `holdfast dev`.
     """
     if os.name != "posix":
         raise HoldfastError(
@@ -62,16 +62,16 @@ def dev(
     settings = _local(place, place.settings(listen=listen))
     plan = plan_of(settings, targets or (), log_level)
     set_up_logging(log_level)
-    # Before anything is started: neither a missing package nor a port that is taken is mended by a change of code.
+    # Before anything starts: no change of code mends a missing package or a port that is taken.
     for package in ("fastapi", "uvicorn"):
         load_extra(package, extra="web", needed_by="holdfast dev")
-    # A process whose parent was killed listens until its steps in flight have ended, or have had their time.
+    # If an earlier parent was killed, its child listens until its steps have ended or their grace is over.
     until_free(*settings.listen, _LEAVING)
     raise typer.Exit(asyncio.run(Development(plan, reloads=reload).run()))
 
 
 def _local(place: Place, settings: Settings) -> Settings:
-    """With a database of its own, unless the command line names another one: the settings may name production's."""
+    """The settings with a local database, unless the command line names one: the settings may name production's."""
     grace = _GRACE if settings.grace is None else settings.grace
     if place.url is None and not settings.url.startswith("sqlite:"):
         path = (settings_folder() or Path.cwd()) / _FILE
@@ -81,7 +81,7 @@ def _local(place: Place, settings: Settings) -> Settings:
 
 
 class Development:
-    """One process at a time, until a signal says to stop."""
+    """Runs one process at a time, until a signal says to stop."""
 
     def __init__(self, plan: ServingPlan, *, reloads: bool) -> None:
         self._plan = plan
@@ -92,7 +92,7 @@ class Development:
         self._was_told = False
 
     async def run(self) -> int:
-        """Serve until SIGTERM or SIGINT; a second one kills. Returns the exit code."""
+        """Serve until SIGTERM or SIGINT; a second one kills the process. Returns the exit code."""
         loop = asyncio.get_running_loop()
         signalled = Interrupts(self._stopping.set, self._kill, _log)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -106,7 +106,7 @@ class Development:
         return 0
 
     async def _serve_once(self, before: dict[str, tuple[int, int]]) -> int | None:
-        """Serve until something changes; the exit code if the process has ended by itself and nothing is watched."""
+        """Serve until code changes. Returns the exit code if the process ended by itself and nothing is watched."""
         child = self._child = await Child.start(self._plan, module=_CHILD)
         ending = asyncio.ensure_future(child.ended(lambda: self._heard(child)))
         watching = asyncio.ensure_future(self._change(before))
@@ -127,7 +127,7 @@ class Development:
             stopping.cancel()
 
     async def _change(self, before: dict[str, tuple[int, int]]) -> None:
-        """Wait for a change, and until nothing more has changed for a moment: an editor may write several files."""
+        """Wait for a change, and then until no more follow: an editor may write several files."""
         now = before
         while True:
             await asyncio.sleep(_LOOK)
@@ -168,7 +168,7 @@ class Development:
 
 
 def _roots(plan: ServingPlan) -> list[Path]:
-    """The folders to watch, none of them inside another: where it was started, where its settings and targets are."""
+    """The folders to watch: the working directory and those of the settings and targets. None is inside another."""
     named = [Path(plan.directory) / target for target in plan.targets]
     found = [Path(plan.directory), *([] if plan.home is None else [Path(plan.home)])]
     found += [path.parent if path.is_file() else path for path in named if path.exists()]

@@ -1,7 +1,7 @@
-"""The process that `holdfast dev` starts, and starts again when code changes: `python -m holdfast.cli.developing`.
+"""The process that `holdfast dev` starts, and restarts when code changes: `python -m holdfast.cli.developing`.
 
-A worker and the REST API in one process, with the guards of the test kit up: a body that does I/O is refused here, and
-not first in production.
+A worker and the REST API in one process, with the guards of the test kit: a body that does I/O is refused here, and not
+only in production.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .servers import answering, offer, watching
 
 
 class Developing:
-    """What a development process does beside its worker."""
+    """What a development process does beside its worker: it serves the REST API, guarded."""
 
     @cached_property
     def observers(self) -> Sequence[Observer]:
@@ -37,7 +37,7 @@ class Developing:
 
 
 if __name__ == "__main__":
-    # Python takes a module for unchanged whose size and second of change are the same: code that is changed again and
-    # again must leave nothing compiled behind for the next process.
+    # Python takes a module as unchanged if its size and its second of change are the same. With frequent changes, a
+    # compiled file could hide the newest code from the next process.
     sys.dont_write_bytecode = True
     sys.exit(main(Developing()))

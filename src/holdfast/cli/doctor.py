@@ -41,7 +41,7 @@ def doctor(
 ) -> None:
     """Check Python, settings, database, modules, workers and runs, and say what to mend.
 
-    Nothing is created or changed. The exit code is 1 if anything must be mended.
+    Nothing is created or changed. The exit code is 1 if something must be mended.
     """
     checks = list(_checks(place, targets or (), load))
     broken = [one for one in checks if one.state is State.MEND]

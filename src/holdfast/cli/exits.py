@@ -1,8 +1,8 @@
 """Exit codes, and which error has which. Scripts may rely on them.
 
-0    done; what was asked about is as it should be
-1    refused, or what was asked about is wrong: a run that failed, a journal that diverged, a finding, a broken setup
-2    wrong usage: an option, an argument or a setting that can't be one
+0    done, and all is as it should be
+1    refused; or what was asked about is wrong: a failed run, a diverged journal, a finding, a broken setup
+2    wrong usage: an invalid option, argument or setting
 3    the database can't be reached; the same command may work later
 130  Ctrl-C
 """
@@ -22,12 +22,12 @@ INTERRUPTED = 130
 
 
 class WrongSettings(HoldfastError):
-    """A setting in a file or in the environment that can't be one."""
+    """A setting in a file or in the environment is invalid."""
 
 
 @contextmanager
 def wrong_settings() -> Iterator[None]:
-    """Inside, what a setting names and is not there is the setting's fault."""
+    """Within this block, a DefinitionError means that a setting is wrong."""
     try:
         yield
     except DefinitionError as error:
@@ -35,7 +35,7 @@ def wrong_settings() -> Iterator[None]:
 
 
 def code_of(error: BaseException) -> int:
-    """The exit code of a command that ended with this error."""
+    """The exit code of a command that failed with this error."""
     if isinstance(error, StoreAway):
         return AWAY
     return USAGE if isinstance(error, WrongSettings) else WRONG

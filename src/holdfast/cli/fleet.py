@@ -1,7 +1,7 @@
-"""The parent of several worker processes. It claims nothing and opens no database: it starts, watches, and stops them.
+"""The parent of several worker processes. It starts, watches and stops them; it claims nothing and opens no database.
 
-A child is a fresh interpreter, never a fork: it inherits no connection, lock or thread. Each has a socket to the
-parent, and the end of that socket is what tells it to stop, so that no child outlives a parent that was killed.
+A child is a fresh interpreter, never a fork, so it inherits no connection, lock or thread. Each has a socket to the
+parent. The end of that socket tells it to stop, so no child outlives a parent that was killed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger("holdfast.fleet")
 _CHILD = "holdfast.cli.child"
 _LAST_WORDS = 1.0
 _LONGEST_NEWS = 64 * 1024 * 1024
-"""Bytes. An error may have a long text, and its traceback comes with it."""
+"""In bytes. An error may have a long text, and its traceback comes with it."""
 
 
 class Child:
@@ -49,8 +49,8 @@ class Child:
     async def start(cls, plan: ServingPlan, *, module: str = _CHILD) -> Child:
         ours, theirs = socket.socketpair()
         try:
-            # A group of its own: Ctrl-C in a terminal goes to the parent alone, which then stops each child once.
-            # Unbuffered: what a step prints is there when it has printed it, also in a file or a pipe.
+            # In its own group, so that Ctrl-C reaches the parent alone, which stops each child. Unbuffered, so that
+            # what a step prints appears at once, also in a file or a pipe.
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-u", "-m", module, stdin=theirs.fileno(), process_group=0, cwd=plan.directory
             )
@@ -64,7 +64,7 @@ class Child:
         return cls(process, reader, writer)
 
     def stop(self) -> None:
-        """Ask it to stop in good order. Repeating it changes nothing."""
+        """Ask it to stop in good order. Repeats change nothing."""
         with contextlib.suppress(OSError, RuntimeError):
             self._writer.write_eof()
 
@@ -73,11 +73,11 @@ class Child:
             self._process.kill()
 
     async def ended(self, heard: Callable[[], None]) -> tuple[int, float]:
-        """Wait for its end: its exit code, and how long it lived. `heard` is called at any news from it."""
+        """Wait for its end. Returns its exit code and how long it lived. `heard` is called for all news from it."""
         listening = asyncio.ensure_future(self._listen(heard))
         try:
             code = await self._process.wait()
-            # Its last words may still be on their way. Not for long: a process that a step left behind may hold the
+            # Its last news may still be on the way. Don't wait long: a process that a step left behind may keep the
             # other end open.
             await asyncio.wait([listening], timeout=_LAST_WORDS)
         finally:
@@ -97,7 +97,7 @@ class Child:
 
 
 class Fleet:
-    """So many worker processes, each replaced when it dies, until a signal tells all of them to stop."""
+    """A number of worker processes. Each is replaced when it dies, until a signal tells all of them to stop."""
 
     def __init__(self, plan: ServingPlan, size: int, *, ready: Callable[[Ready], None]) -> None:
         self._plan = plan
@@ -110,7 +110,7 @@ class Fleet:
         self._refusal: HoldfastError | None = None
 
     async def run(self) -> int:
-        """Serve until SIGTERM or SIGINT, and return the exit code: 0 if every process stopped in good order.
+        """Serve until SIGTERM or SIGINT. Returns the exit code: 0 if every process stopped in good order.
 
         A second signal kills them. Raises HoldfastError if the workers can't begin, or die again and again.
         """
@@ -128,14 +128,14 @@ class Fleet:
         return 1 if self._failures else 0
 
     def stop(self) -> None:
-        """Stop all in good order."""
+        """Stop all processes in good order."""
         self._stopping.set()
         for child in self._children.values():
             child.stop()
 
     def _told_to_stop(self) -> None:
         if self._stopping.is_set():
-            # They have been given up, and do not end.
+            # The fleet gave up, and its processes do not end.
             self._kill()
             return
         _log.info("stopping: no more claims, steps in flight may end, everything else is handed back")
@@ -147,7 +147,7 @@ class Fleet:
             child.kill()
 
     async def _keep(self, number: int) -> None:
-        """Keep one place filled."""
+        """Keep one place filled until the fleet stops."""
         restarts = Restarts()
         while not self._stopping.is_set():
             try:
@@ -195,14 +195,14 @@ class Fleet:
 
 
 def _refusal(refused: Refused) -> HoldfastError:
-    # By the kind that its exit code goes by: scripts are told the same of one process and of many.
+    # The error class follows from the exit code: scripts see the same code with one process and with many.
     error = {AWAY: StoreAway, USAGE: WrongSettings}.get(refused.code, HoldfastError)(refused.text)
     error.__cause__ = _InChild(f"in a worker process\n\n{refused.trace}")
     return error
 
 
 class _InChild(Exception):
-    """Carries a traceback from another process, for those who ask for it."""
+    """Carries a traceback from another process, for --traceback."""
 
 
 def _said(code: int) -> str:

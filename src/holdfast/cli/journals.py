@@ -23,7 +23,7 @@ def journal(
     place: Place,
     as_json: Json = False,
 ) -> None:
-    """Print everything that a run took in and asked for, in order. `logs` is another name for it."""
+    """Print everything that a run took in and asked for, in order. `logs` is another name for this command."""
     pause = pause_given(interval, "--interval")
     with place.client() as client:
         if follow:
@@ -48,11 +48,11 @@ def why(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
 def _follow(client: Client, run_id: str, pause: float, as_json: bool) -> None:
     last = -1
     while True:
-        # The status first: what was written before the run ended is then in the journal that is read.
+        # Read the status first: then the journal has all that was written before the run ended.
         is_over = client.get_run(run_id).status.is_final
         entries = client.journal(run_id)
         for entry in entries:
-            # By turn: those are written whole, and a machine's older ones go when it writes a checkpoint.
+            # Compare turns: they are written whole, and a machine's older ones go when it writes a checkpoint.
             if entry.seq > last:
                 print_json_line(told_entry(entry)) if as_json else print_line(str(entry))
         last = entries[-1].seq if entries else last
@@ -62,6 +62,6 @@ def _follow(client: Client, run_id: str, pause: float, as_json: bool) -> None:
 
 
 def told_entry(entry: JournalEntry) -> dict[str, Any]:
-    """An entry as JSON, wherever one is printed: always the same fields."""
+    """An entry as JSON. It has the same fields wherever it is printed."""
     said = {name: getattr(entry, name) for name in ("number", "seq", "epoch", "at", "kind", "key", "attempt", "value")}
     return {**said, "error": entry.error_text, "note": entry.note}

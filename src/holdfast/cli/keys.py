@@ -1,4 +1,4 @@
-"""keys: make an API key for the REST API. Only its hash is to be kept."""
+"""keys: make an API key for the REST API."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def keys(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make an API key: print it, which is the only time it is shown, and the line with its hash to keep.
+    """Make an API key. Print the key, which is shown only now, and the line with its hash to keep.
 
-    The line goes into the setting `api_keys`, or into HOLDFAST_API_KEYS. Nothing is stored by this command.
+    The line goes into the setting `api_keys`, or into HOLDFAST_API_KEYS. This command stores nothing.
     """
     try:
         text, kept = new_key(name, right.value, payloads=payloads)

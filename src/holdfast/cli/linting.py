@@ -23,8 +23,8 @@ def lint(
 ) -> None:
     """Look for what would break a replay in workflow bodies: clocks, randomness, I/O, unordered sets, forgotten awaits.
 
-    No module is imported. A line is exempt with the comment `# holdfast: allow[code]`. The exit code is 1 if anything
-    was found.
+    No module is imported. The comment `# holdfast: allow[code]` exempts its line. The exit code is 1 if anything was
+    found.
     """
     if codes:
         _list_codes(as_json)

@@ -1,4 +1,4 @@
-"""signal, publish, hook: what the outside sends to runs."""
+"""signal, publish, hook: commands that send something to runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def hook(
             "only one of token and payload can be read from stdin; write the other one", param_hint="--payload"
         )
     if token == "-":
-        # Other processes of this machine can read a command line, and a token is a key.
+        # A token is a key, and other processes of this machine can read a command line.
         token = typer.get_text_stream("stdin").readline().strip()
     value = message.value()
     with place.client() as client, wrong_usage():

@@ -1,7 +1,7 @@
-"""Options that several commands have, and what they come to. A value that can't be one is wrong usage.
+"""Options that several commands share. An invalid value is wrong usage.
 
-A group of options is a dataclass; a command that has a parameter of such a type has all of its options. `grouped` makes
-that known to Typer.
+A group of options is a dataclass. A command with a parameter of such a type has all options of the group; `grouped`
+tells Typer so.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ class Place:
     schema: Schema = None
 
     def settings(self, **more: Any) -> Settings:
-        """The settings that hold, with what was given on the command line first."""
+        """The settings. Options on the command line come first."""
         return settings_of(url=self.url, namespace=self.namespace, schema=self.schema, **more)
 
     def client(self, *, may_create: bool = False) -> Client:
         """A client for the database that the options and settings name.
 
-        A SQLite file that is not there is made only by commands that bring something into it: to others a name that was
-        mistyped would look like a database without runs.
+        Only commands that bring something into a SQLite file create it: for others a mistyped name would look like a
+        database without runs.
         """
         settings = self.settings()
         codec = codec_of(settings)
         path = None if may_create else missing_file(settings.url)
-        # Where the folder is missing, too, the store says so: a command that makes the file would fail as well.
+        # If even the folder is missing, the store's own error is better: no command could create the file there.
         if path is not None and os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise StoreAway(
                 f"there is no database {path}; correct the url, or create it by `holdfast migrate` or the first worker"
@@ -90,7 +90,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Which runs: everything given must hold."""
+    """Which runs: all given options must hold."""
 
     workflow: Annotated[str | None, typer.Option("--workflow", help="Runs of this workflow.", metavar="NAME")] = None
     status: Annotated[
@@ -114,11 +114,11 @@ class Chosen:
 
     @property
     def is_given(self) -> bool:
-        """Whether any of them narrows the choice."""
+        """Whether any option narrows the choice."""
         return any(getattr(self, one.name) for one in dataclasses.fields(Chosen))
 
     def filter(self, statuses: Sequence[RunStatus] = ()) -> RunFilter:
-        """The filter that they come to. `statuses` are those that are meant if none is named."""
+        """The filter that the options make. `statuses` apply if none is named."""
         with wrong_usage():
             return RunFilter(
                 workflow=self.workflow,
@@ -134,14 +134,14 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meant(Chosen):
-    """To which runs something is done: those that are named, or all that the filter lets through."""
+    """Which runs to act on: the named ones, or all that the filter selects."""
 
     run_ids: RunIds = None
     every: Annotated[bool, typer.Option("--all", help="All runs, without a filter.")] = False
     yes: Yes = False
 
     def which(self, statuses: Sequence[RunStatus]) -> RunFilter | None:
-        """The filter that was meant, by default of these statuses; None: the runs that were named."""
+        """The filter, by default for these statuses; None if runs were named."""
         if self.run_ids:
             if self.is_given or self.every:
                 raise typer.BadParameter(NOT_BOTH)
@@ -151,7 +151,7 @@ class Meant(Chosen):
                 "which runs? Name them, narrow them by --workflow, --status and so on, or say --all"
             )
         found = self.filter(statuses)
-        # What is done to none of them would be asked about all the same, with their number.
+        # The command does nothing to runs of other statuses, so it must not count them and ask about them.
         beside = [one for one in found.status or () if one not in statuses]
         if beside:
             told = f"nothing is done to runs that are {', '.join(beside)}; it is for those that are"
@@ -161,7 +161,7 @@ class Meant(Chosen):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What is sent."""
+    """The payload and id of a message to send."""
 
     payload: Annotated[
         str | None, typer.Option("--payload", help="What it holds, as JSON; '-' reads it from stdin.", metavar="JSON")
@@ -172,12 +172,12 @@ class Message:
     ] = None
 
     def value(self) -> Any:
-        """What it holds, read."""
+        """The payload, parsed."""
         return json_given(self.payload, "--payload")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of its groups in their place."""
+    """The command with each group replaced by its options."""
     hints = get_type_hints(command, include_extras=True)
     given = inspect.signature(command).parameters
     groups = {name: hints[name] for name in given if dataclasses.is_dataclass(hints[name])}
@@ -206,7 +206,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def settings_of(**given: Any) -> Settings:
-    """The settings that hold, with what was given on the command line first."""
+    """The settings. `given` comes from the command line and has precedence."""
     try:
         found = checked(given, lambda key: f"--{key.replace('_', '-')}")
         if "url" in found:
@@ -223,7 +223,7 @@ def settings_of(**given: Any) -> Settings:
 
 @contextmanager
 def wrong_usage() -> Iterator[None]:
-    """Inside, what can't be a name, a key or an option is told as what was written on the command line."""
+    """Within this block, a DefinitionError is about what was written on the command line."""
     try:
         yield
     except DefinitionError as error:
@@ -231,7 +231,7 @@ def wrong_usage() -> Iterator[None]:
 
 
 def missing_file(url: str) -> str | None:
-    """The SQLite file that the url names, if it is not there."""
+    """The SQLite file that the url names, if it does not exist."""
     scheme, path = parse_url(url)
     if scheme != "sqlite" or path == ":memory:":
         return None
@@ -240,13 +240,13 @@ def missing_file(url: str) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return path
     except OSError:
-        # There may be one: whoever opens it is told what is in the way.
+        # It may exist: opening it will say what is in the way.
         pass
     return None
 
 
 def codec_of(settings: Settings) -> Codec | None:
-    """The codec that the settings name, if they do."""
+    """The codec that the settings name, if any."""
     if settings.codec is None:
         return None
     with wrong_settings():
@@ -259,11 +259,11 @@ def tags_of(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def json_given(given: str | None, option: str) -> Any:
-    """A value that was given as JSON, or on stdin."""
+    """A value given as JSON, or on stdin."""
     if given is None:
         return None
     if given == "-" and sys.stdin is None:
-        # Python has none if the shell has closed it.
+        # Python sets sys.stdin to None if the shell has closed it.
         raise typer.BadParameter("stdin is closed; pipe the JSON into it, or give it in place of -", param_hint=option)
     try:
         return _read(sys.stdin.read() if given == "-" else given)
@@ -274,7 +274,7 @@ def json_given(given: str | None, option: str) -> Any:
 
 
 def moment_given(given: str | None, option: str) -> datetime | None:
-    """A time, or so long ago."""
+    """A moment: given as a time, or as a duration before now."""
     if given is None:
         return None
     try:
@@ -283,7 +283,7 @@ def moment_given(given: str | None, option: str) -> datetime | None:
         at.astimezone(UTC)
         return at
     except (ValueError, OverflowError):
-        # Also one that does not exist in UTC, at either end of time.
+        # Or a time at either end of the calendar that does not exist in UTC.
         pass
     return datetime.now(UTC) - timedelta(microseconds=duration_given(given, option, or_time=True))
 
@@ -299,7 +299,7 @@ def duration_given(given: str, option: str, *, or_time: bool = False) -> int:
 
 
 def pause_given(given: str, option: str) -> float:
-    """How long to wait between two looks, in seconds: a moment at least, since each one asks the database."""
+    """How long to wait between two looks, in seconds. Zero is refused: each look asks the database."""
     pause = duration_given(given, option) / 1_000_000
     if not pause:
         raise typer.BadParameter("expected more than nothing: the database is asked each time", param_hint=option)
@@ -307,7 +307,7 @@ def pause_given(given: str, option: str) -> float:
 
 
 def span_given(given: str | None, option: str) -> timedelta | None:
-    """A duration that may be left out."""
+    """An optional duration."""
     return None if given is None else timedelta(microseconds=duration_given(given, option))
 
 
@@ -346,7 +346,7 @@ def _wanted(given: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _plain(text: str) -> Any:
-    """JSON; what is none is text, so that a word needs no second pair of quotes."""
+    """The value as JSON if it is valid JSON, else as text, so that a word needs no second pair of quotes."""
     try:
         return _read(text)
     except ValueError:
@@ -354,7 +354,7 @@ def _plain(text: str) -> Any:
 
 
 def _read(text: str) -> Any:
-    """JSON. What can't be read as it, for whatever reason, is a ValueError."""
+    """Parse JSON. Raises ValueError, whatever the reason."""
     try:
         return json.loads(text, parse_constant=_no_number, parse_float=_number)
     except RecursionError:
@@ -362,10 +362,10 @@ def _read(text: str) -> Any:
 
 
 def _number(text: str) -> float:
-    """Python reads 1e400 as infinity."""
+    """A finite number: Python would read 1e400 as infinity."""
     return float(text) if math.isfinite(float(text)) else _no_number(text)
 
 
 def _no_number(text: str) -> Any:
-    """Python reads NaN and Infinity, which JSON has not: a run would get null in their place."""
+    """Refuse NaN and Infinity: Python reads them, but JSON has none, so a run would get null instead."""
     raise ValueError(f"{text} is no number in JSON")

@@ -1,4 +1,4 @@
-"""How answers are printed: tables and lines for people, JSON for programs. Data goes to stdout, everything else not."""
+"""How answers are printed: tables and lines for people, JSON for programs. Only data goes to stdout."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from .terminals import printable, printable_lines
 _WIDE = 100_000
 _GAP = 2
 _SHORT = 10
-"""Characters, of a status or a date: columns no wider than that are not folded."""
+"""Characters, of a status or a date: columns no wider than this are not folded."""
 _LEAST = 8
-"""What each column that is folded has to keep."""
+"""Characters that each folded column keeps at least."""
 T = TypeVar("T")
 
 
 def print_json(value: object) -> None:
-    """One JSON text."""
+    """Print a value as indented JSON."""
     sys.stdout.write(_json(value, indent=2) + "\n")
 
 
 def print_json_line(value: object) -> None:
-    """One JSON text on one line, at once: for whoever follows."""
+    """Print a value as one line of JSON and flush it, for programs that follow."""
     sys.stdout.write(json_line(value) + "\n")
     sys.stdout.flush()
 
@@ -48,7 +48,7 @@ def json_line(value: object) -> str:
 
 
 def print_answer(text: str, told: object, *, as_json: bool) -> None:
-    """The whole answer of a command: a line for people, or what it told for programs."""
+    """The whole answer of a command: `text` for people, `told` as JSON for programs."""
     if as_json:
         print_json(told)
     else:
@@ -56,20 +56,20 @@ def print_answer(text: str, told: object, *, as_json: bool) -> None:
 
 
 def print_line(text: str = "") -> None:
-    """A line as it is, without anything that would move a terminal's cursor."""
+    """Print text, without anything that would move a terminal's cursor."""
     sys.stdout.write(printable_lines(text) + "\n")
-    # Whoever waits for a worker to be ready reads this from a pipe.
+    # Programs read from a pipe that a worker is ready.
     sys.stdout.flush()
 
 
 def print_note(text: str) -> None:
-    """A line that is no data, to stderr."""
+    """Print a line that is no data to stderr."""
     sys.stderr.write(printable(text) + "\n")
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, spare: Sequence[str] = ()) -> None:
-    """A table; to a pipe no cell is ever shortened, and no column left out."""
-    # Cells hold what users wrote, which must not be taken for markup.
+    """Print a table. Into a pipe, no cell is shortened and no column left out."""
+    # Cells hold text of users, which is no markup.
     console = Console(markup=False, highlight=False, emoji=False)
     if console.is_terminal:
         console.print(table_of(headings, rows, width=console.width, spare=spare))
@@ -77,7 +77,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, sp
     console.width = _WIDE
     with console.capture() as captured:
         console.print(table_of(headings, rows, width=_WIDE))
-    # The last column is padded, too, by as much as its longest cell: in a file these are pages of nothing.
+    # Rich pads the last column to its longest cell, which would fill a file with blanks.
     print_line("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
@@ -98,8 +98,8 @@ def table_of(
     for heading in spare:
         if _total([widths[number] for number in chosen]) > width:
             chosen.remove(headings.index(heading))
-    # An id is there to be copied, and a broken status or time is hard to read: they are left whole, and the rest is
-    # folded, where the rest has room for that.
+    # An id is there to be copied, and a broken status or time is hard to read. So these columns are not folded if the
+    # others have enough room.
     whole = {number for number in chosen if headings[number] == "ID" or widths[number] <= _SHORT}
     room = width - _total([widths[number] if number in whole else 0 for number in chosen])
     if room < _LEAST * (len(chosen) - len(whole)):
@@ -117,23 +117,23 @@ def _widths(headings: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int
 
 
 def _total(widths: Sequence[int]) -> int:
-    """The width of a table whose columns have these, with the gaps between them."""
+    """The width of a table with these columns, gaps included."""
     return sum(widths) + _GAP * (len(widths) - 1)
 
 
 def moment(at: datetime | None) -> str:
-    """A time to the second."""
+    """A time to the second, as text."""
     return "" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def tracked(items: Sequence[T], what: str) -> Iterator[T]:
-    """The items, with a bar on stderr while they are gone through, if somebody looks."""
+    """The items, with a progress bar on stderr if that is a terminal."""
     console = Console(stderr=True)
     return iter(progress.track(items, what, console=console, transient=True, disable=not console.is_terminal))
 
 
 def lines_of(file: Path, what: str) -> Iterator[str]:
-    """The lines of a file, with a bar on stderr while they are gone through, if somebody looks."""
+    """The lines of a file, with a progress bar on stderr if that is a terminal."""
     console = Console(stderr=True)
     is_hidden = not console.is_terminal
     with (
@@ -147,7 +147,7 @@ def lines_of(file: Path, what: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def reading(file: Path | str) -> Iterator[None]:
-    """Inside, a file that can't be read is told by its name, with what to do."""
+    """Within this block, failing to read the file is reported with its name and what to do."""
     try:
         yield
     except FileNotFoundError:
@@ -163,7 +163,7 @@ def reading(file: Path | str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def writing(file: Path | None) -> Iterator[None]:
-    """Inside, a file that can't be written is told by its name, with what to do. None: there is none to write."""
+    """Within this block, failing to write the file is reported with its name and what to do. None: no file."""
     try:
         yield
     except OSError as error:
@@ -181,12 +181,12 @@ def writing(file: Path | None) -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """What the system says, without its number."""
+    """The system's message, without its number."""
     return str(error) if error.strerror is None else error.strerror[:1].lower() + error.strerror[1:]
 
 
 def in_utf8(stream: TextIO) -> TextIO:
-    """The stream in the encoding that runs are exported in, whatever else is printed in."""
+    """The stream in UTF-8, in which runs are exported whatever the terminal's encoding is."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding="utf-8")
     return stream
@@ -194,14 +194,14 @@ def in_utf8(stream: TextIO) -> TextIO:
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[None]:
-    """A sign on stderr that something is under way, if somebody looks."""
+    """Show on stderr that something is under way, if that is a terminal."""
     console = Console(stderr=True)
     with console.status(what) if console.is_terminal else contextlib.nullcontext():
         yield
 
 
 def agreed(question: str, is_agreed: bool) -> None:
-    """Ask before something is done to many; ends the command if the answer is no."""
+    """Ask before something is done to many runs. A no ends the command."""
     if is_agreed:
         return
     if sys.stdin is None or not sys.stdin.isatty():
@@ -209,14 +209,14 @@ def agreed(question: str, is_agreed: bool) -> None:
     try:
         typer.confirm(question, abort=True, err=True)
     except typer.Abort as aborted:
-        # A no, and a Ctrl-C: that one ends a command as it does everywhere else.
+        # Typer aborts for a no and for Ctrl-C. The latter ends a command as it does everywhere else.
         if isinstance(aborted.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None
         raise
 
 
 def _json(value: object, indent: int | None = None) -> str:
-    # An encoding that lacks a letter would write an escape of its own, which is no JSON.
+    # Where the encoding lacks a character, Python's own escape for it would not be JSON.
     is_whole = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     return json.dumps(plain(value), ensure_ascii=not is_whole, indent=indent)
 

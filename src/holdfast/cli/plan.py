@@ -1,7 +1,7 @@
-"""What a worker process is told: everything that was resolved, in a form that can be sent to another process.
+"""The plan for a worker process: everything that was resolved, in a form to send to another process.
 
-It travels through a pipe and never on a command line, which everybody on the machine can read: the address of a
-database may hold a password.
+It is sent through a pipe and never on a command line, which everybody on the machine can read: the database's address
+may hold a password.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from holdfast.settings import Settings, settings_folder
 
 
 class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker process. Durations are microseconds; None is the worker's own default."""
+    """The plan for one worker process. Durations are in microseconds; None means the worker's own default."""
 
     url: str
     namespace: str
@@ -35,14 +35,14 @@ class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
     home: str | None
     log_level: str
     listen: tuple[str, int]
-    """Where a development process answers."""
+    """Where a development process serves the REST API."""
     api_keys: tuple[str, ...]
     allow_remote: bool
     cors: tuple[str, ...]
 
 
 def plan_of(settings: Settings, targets: Sequence[str], log_level: str) -> ServingPlan:
-    """The plan that follows from the settings and from what the command line names."""
+    """Make the plan from the settings and the targets on the command line."""
     home = settings_folder()
     taken = {name: getattr(settings, name) for name in ServingPlan.__struct_fields__ if hasattr(settings, name)}
     return ServingPlan(
@@ -55,7 +55,7 @@ def plan_of(settings: Settings, targets: Sequence[str], log_level: str) -> Servi
 
 
 def set_up_logging(level: str) -> None:
-    """Log lines go to stderr, with the process that wrote them."""
+    """Log to stderr; each line names its process."""
     logging.basicConfig(
         level=level.upper(), format="%(asctime)s %(levelname)-7s %(process)d %(name)s %(message)s", force=True
     )

@@ -1,4 +1,4 @@
-"""init: begin a project."""
+"""init: create a project."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def init(
     written, kept = [], []
     for name, text in FILES.items():
         path = folder / name
-        # A second file with settings would hide those of pyproject.toml.
+        # A holdfast.toml would hide the settings in pyproject.toml.
         if path.exists() or (name == "holdfast.toml" and has_settings):
             kept.append(name)
             continue
@@ -38,7 +38,7 @@ def init(
             raise HoldfastError(
                 f"the folder {path.parent} can't be made: {reason_of(error)}; mend that, or name another one"
             ) from error
-        # "x": whoever made the file in this very moment keeps it.
+        # "x": a file that somebody makes at this very moment is kept.
         with writing(path), path.open("x", encoding="utf-8") as file:
             file.write(text)
         written.append(name)

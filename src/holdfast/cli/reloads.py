@@ -1,4 +1,4 @@
-"""Which files changed: by looking at their times now and then. No package is needed for it, and a project is small."""
+"""Which files changed, found by polling their times. This needs no package, and a project is small."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 _SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "env", "build", "dist"})
 _SETTINGS = frozenset({"holdfast.toml", "pyproject.toml"})
 _MOST = 20_000
-"""So many files are watched at most: a working directory may be somebody's home."""
+"""At most this many files are watched: a working directory may be somebody's home."""
 
 Snapshot = dict[str, tuple[int, int]]
 
 
 def snapshot(roots: Iterable[Path]) -> Snapshot:
-    """Time and size of every Python file below these folders, and of the files with settings in them."""
+    """Time and size of every Python file and every settings file below these folders."""
     found: Snapshot = {}
     waiting = [str(root) for root in dict.fromkeys(roots)]
     while waiting and len(found) < _MOST:
@@ -23,7 +23,7 @@ def snapshot(roots: Iterable[Path]) -> Snapshot:
         try:
             entries = list(os.scandir(folder))
         except OSError:
-            # It was removed while we looked, or may not be read.
+            # It was removed meanwhile, or may not be read.
             continue
         for entry in entries:
             if entry.name.startswith(".") or entry.name in _SKIPPED:
@@ -40,5 +40,5 @@ def snapshot(roots: Iterable[Path]) -> Snapshot:
 
 
 def changed(before: Snapshot, after: Snapshot) -> list[str]:
-    """Files that were written, made or removed in between."""
+    """Files that were written, made or removed between the two snapshots."""
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))

@@ -1,4 +1,4 @@
-"""replay: stored journals against this code, to know before a deploy which runs it would block."""
+"""replay: check stored journals against this code, to know before a deploy which runs it would block."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class _Outcome:
     workflow: str | None
     version: str | None
     state: str
-    """`matches`, `diverged`, `unknown`: this code has no such workflow in that version; or `damaged`: its journal
-    can't be read."""
+    """`matches`; `diverged`; `unknown`: this code lacks the workflow or the version; or `damaged`: the journal can't be
+    read."""
     report: str | None = None
 
 
@@ -54,8 +54,8 @@ def replay_command(
 ) -> None:
     """Replay stored journals against this code: no step is executed and nothing is written.
 
-    The exit code is 1 if any run would not go on as its journal says, or if its workflow is not in this code. Each
-    divergence is printed with what the journal holds, what the code asked for, and where.
+    The exit code is 1 if a run would not go on as its journal says, or if its workflow is not in this code. For each
+    divergence it prints what the journal holds, what the code asked for, and where.
     """
     if sum((bool(run_ids), chosen.is_given or all_live, file is not None)) > 1:
         raise typer.BadParameter("name runs, narrow them by --workflow and so on, or name a --file; not more than one")
@@ -64,7 +64,7 @@ def replay_command(
     found = discover(targets, ignore=settings.ignore, home=settings_folder())
     codec = found.codec or codec_of(settings)
     known = {(one.name, one.version): one for one in found.workflows}
-    # One after the other: there may be many, and what is kept of each is what came of it.
+    # One after another, keeping only the outcomes: there may be many journals.
     if file is not None:
         outcomes = [_replayed(one, known, codec) for one in _from_file(file, codec)]
     else:
@@ -89,7 +89,7 @@ replay_command.__name__ = "replay"
 
 
 def _check_name(workflow: str | None, here: Sequence[str], client: Client) -> None:
-    """Refuse a name that nobody knows: nothing to replay would count as nothing that is wrong."""
+    """Refuse a workflow that nobody knows: replaying nothing would look like finding nothing wrong."""
     if workflow is None or workflow in here:
         return
     there = [one.name for one in client.workflows()]
@@ -128,14 +128,14 @@ def _from_database(
         try:
             journal = client.journal(run_id)
         except NotDecodable as error:
-            # It says nothing about the others.
+            # A damaged journal says nothing about the other runs.
             record = client.get_run(run_id).record
             workflow, version = (record.workflow, record.version) if record is not None else (None, None)
             yield _Outcome(run_id, workflow, version, "damaged", str(error))
         except RunNotFound:
             if run_ids:
                 raise
-            # It has ended since they were looked for, and is gone.
+            # The run has ended since the listing, and was removed.
         else:
             yield _replayed(journal, known, codec)
 

@@ -1,17 +1,17 @@
-"""When to start a process again that has ended, and when to give up. Pure."""
+"""When to restart a process that has ended, and when to give up. Pure."""
 
 from __future__ import annotations
 
 QUICK = 10.0
-"""A process that lives shorter than this has died quickly. In seconds."""
+"""A process that lived for fewer seconds than this has died quickly."""
 LIMIT = 5
-"""So many quick deaths in a row are a crash loop."""
+"""This many quick deaths in a row are a crash loop."""
 _FIRST: float = 0.5
 _LONGEST = 30.0
 
 
 class Restarts:
-    """The deaths of one process and of those that took its place."""
+    """Counts the deaths of one process and of those that replaced it."""
 
     def __init__(self) -> None:
         self.quick_deaths = 0
@@ -22,10 +22,10 @@ class Restarts:
         return self.quick_deaths >= LIMIT
 
     def died(self, lived: float, *, is_to_blame: bool = True) -> float:
-        """One has ended after so many seconds; how many to wait before the next one is started.
+        """A process has ended after `lived` seconds. Returns how many seconds to wait before the next is started.
 
-        `is_to_blame` is false if it ended for a reason that lies elsewhere, such as a database that is away: it is
-        started again more and more slowly, and never given up.
+        `is_to_blame` is false if the cause lies elsewhere, such as a database that is away. Then processes are started
+        more and more slowly, but never given up.
         """
         if lived >= QUICK:
             self.quick_deaths = self._pauses = 0

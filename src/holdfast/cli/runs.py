@@ -1,4 +1,4 @@
-"""runs, show, start: what the client offers for runs, in words."""
+"""runs, show, start: list, show and start runs."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _FIELDS = (
     *("after_run_id", "owner", "crashes", "blocked"),
 )
 _LONGEST = 1_000
-"""Characters of one field: of more, nobody reads anything on a terminal."""
+"""Characters shown of one field: nobody reads more on a terminal."""
 _HEADINGS = ("ID", "WORKFLOW", "STATUS", "KEY", "CREATED", "TOOK")
 _SPARE = ("TOOK",)
-"""What a narrow terminal is spared: `show` tells it, too."""
+"""Columns that a narrow terminal does without: `show` has them, too."""
 
 
 def runs(
@@ -86,9 +86,9 @@ def runs(
 
 
 def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
-    """Show one run: what it was given, what it came to, a timeline of its steps, and why it is where it is.
+    """Show one run: its input, its result or error, a timeline of its steps, and why it is where it is.
 
-    Of a failed run the traceback is printed, too: where in your code it failed.
+    For a failed run the traceback is printed, too: where in your code it failed.
     """
     with place.client() as client:
         record = _record(client.get_run(run_id))
@@ -98,9 +98,9 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
         print_json({**told, "journal": [told_entry(entry) for entry in entries]})
         return
     for name, value in told.items():
-        # Most runs are the first of their chain and of their life: that needs no saying.
+        # Most runs are the first of their chain and of their life: don't say so.
         is_own = name in ("chain_id", "origin_id") and value == run_id
-        # A result is told whatever it is: zero and false are results, too.
+        # A result is always shown: zero and false are results, too.
         is_empty = value is None or (name != "result" and value in ({}, False))
         if not is_empty and name not in ("why", "error", "traceback") and not is_own:
             text = moment(value) if isinstance(value, datetime) else value
@@ -112,7 +112,7 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
     for entry in entries:
         print_line(str(entry))
     print_line(f"\n{told['why']}")
-    # Why it ended has one line of the error; all of its lines stand in the traceback, if it has one.
+    # `why` shows one line of the error. The traceback, if there is one, has all of them.
     where = told["traceback"] or told["error"]
     if record.status is RunStatus.FAILED and where is not None:
         print_line(f"\n{where}")
@@ -122,7 +122,7 @@ def _entries(client: Client, run_id: str) -> Sequence[JournalEntry]:
     try:
         return client.journal(run_id)
     except NotDecodable as error:
-        # The rest of it can still be shown, and says more than nothing.
+        # Show the rest of the run nevertheless.
         print_note(f"holdfast: {error}")
         return ()
 
@@ -161,7 +161,7 @@ def start(
     """Start a run of a workflow that workers have registered, and print its id.
 
     With --wait the exit code is 0 if the run completed, and 1 if it failed or was cancelled. While it waits, a note on
-    stderr says if the run is paused or blocked, or if no worker is there for it.
+    stderr tells if the run is paused or blocked, or if it has no worker.
     """
     if timeout is not None and not wait:
         raise typer.BadParameter("it says how long to wait: give --wait, too", param_hint="--timeout")
@@ -189,7 +189,7 @@ def start(
                     run.result(timeout=0)
             except (RunFailed, RunCancelled, TimeoutError) as error:
                 if as_json:
-                    # Read again only if it goes on: by its id, a run that has continued does not say how that ended.
+                    # Refresh only a run that goes on: read by its id, a continued run does not say how its chain ended.
                     status = run.refresh().status if isinstance(error, TimeoutError) else run.status
                     print_json({**told, "error": str(error), "status": status})
                 if isinstance(error, RunFailed):
@@ -229,14 +229,14 @@ def _watch(client: Client, where: RunFilter, limit: int, pause: float, as_json: 
 
 
 class Printed:
-    """What was printed of the runs that were seen last. Of others nothing is kept: a watch may last for ever."""
+    """What was printed of the most recently seen runs. Older ones are forgotten: a watch may last for ever."""
 
     def __init__(self, most: int = 10_000) -> None:
         self._most = most
         self._fields: dict[str, dict[str, Any]] = {}
 
     def is_news(self, run_id: str, fields: dict[str, Any]) -> bool:
-        """Whether this is to be printed: the run is new, or has changed. It counts as printed from here on."""
+        """Whether the run is new or has changed, and so is to be printed. It counts as printed from here on."""
         before = self._fields.pop(run_id, None)
         self._fields[run_id] = fields
         if len(self._fields) > self._most:
@@ -265,7 +265,7 @@ def _fields(record: RunRecord) -> dict[str, Any]:
 
 
 def _values(client: Client, record: RunRecord) -> dict[str, Any]:
-    """Input, result, error and where it was raised as plain data, as far as they can be read here."""
+    """Input, result, error and traceback as plain data, as far as they can be read here."""
     told: dict[str, Any] = {"input": None, "result": None, "error": None, "traceback": None}
     try:
         positional, named = client.codec.plain_arguments(record.input)
@@ -280,18 +280,18 @@ def _values(client: Client, record: RunRecord) -> dict[str, Any]:
             else:
                 run.result(timeout=0)
         except CodecError as unreadable:
-            # No error of the run's, which has completed.
+            # The run has completed, so this is no error of its own.
             told["result"] = str(unreadable)
         except HoldfastError as error:
             told |= {"error": str(error), "traceback": readable_traceback(client.codec, record.error)}
         except TimeoutError:
-            # It has continued as another run, and the last one of the chain has not ended.
+            # The run continued as another one, and the last run of the chain has not ended.
             pass
     return told
 
 
 def _result(client: Client, run: Run[Any]) -> Any:
-    """What a completed run returned, or the last one of its chain, as JSON: its classes are not loaded here."""
+    """The result of a completed run, or of its chain's last run, as plain data: its classes are not loaded here."""
     output = _record(run).output
     return None if output is None else client.codec.value(Shown).decode(output)
 

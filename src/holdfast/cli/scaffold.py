@@ -97,4 +97,4 @@ FILES = {
     "README.md": _README,
     ".gitignore": _GITIGNORE,
 }
-"""What is written, by path below the project's folder."""
+"""The files that `holdfast init` writes, by their path in the project's folder."""

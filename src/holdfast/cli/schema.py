@@ -1,4 +1,4 @@
-"""migrate: bring a database to this version's schema, or print what that would execute."""
+"""migrate: bring a database to this version's schema, or print the statements for it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def migrate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Bring a database to this version's schema. Repeating it changes nothing.
+    """Bring a database to this version's schema. Repeats change nothing.
 
-    What --sql prints is for an empty database, and can't be executed twice; with --from N it is the rest.
+    The statements of --sql are for an empty database, and can't be executed twice; with --from N they are the rest.
     """
     if after is not None and not sql:
         raise typer.BadParameter("it goes with --sql; without that the database itself says", param_hint="--from")
@@ -50,7 +50,7 @@ def migrate(
 
 
 async def _migrate(settings: Settings) -> bool:
-    """Whether there was anything to do: whether one that may change nothing is refused."""
+    """Migrate. Returns whether there was anything to do: if not, the store opens with migrate=False."""
     if missing_file(settings.url) is None:
         try:
             await _open(settings, migrate=False)

@@ -1,4 +1,4 @@
-"""serve: the REST API by itself, in this process."""
+"""serve: the REST API alone, in this process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .plan import set_up_logging
 from .workers import LogLevel
 
 _GRACE = 5
-"""Seconds that open connections have after the server was told to stop."""
+"""Seconds for which open connections may go on after the server was told to stop."""
 _LOOK = 0.1
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -56,11 +56,11 @@ def serve(
 ) -> None:
     """Serve the REST API until SIGTERM or Ctrl-C. It executes no runs: workers do.
 
-    Keys come from the setting `api_keys`; `holdfast keys` makes one. Without any, only callers on this host are
+    Keys come from the setting `api_keys`; `holdfast keys` makes one. Without keys, only callers on this host are
     answered.
     """
     settings = place.settings(listen=listen, allow_remote=allow_remote, cors=cors)
-    # Before the database is opened, which may make one, or migrate it.
+    # Before the database is opened, which may create or migrate it.
     for package in ("fastapi", "uvicorn"):
         load_extra(package, extra="web", needed_by="holdfast serve")
     set_up_logging(log_level)
@@ -80,10 +80,10 @@ async def _serve(settings: Settings, log_level: str) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Windows has no such handlers: there Ctrl-C cancels what runs.
+        # Windows has no such handlers; there Ctrl-C cancels the running task.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, stopping.set)
-    # Before the database is opened, as above.
+    # Also before the database is opened.
     offered = offer(settings, client)
     with offered.bound:
         async with client, answering(offered, log_level=log_level, gone=stopping.set):
@@ -97,20 +97,20 @@ async def _serve(settings: Settings, log_level: str) -> None:
 
 
 def watching(settings: Settings) -> list[Observer]:
-    """Whom a process with a REST API tells: what /metrics shows, if that can be, and traces, if they are asked for."""
+    """The observers of a process with a REST API: counting for /metrics if possible, and tracing if it is asked for."""
     counting: list[Observer] = [] if find_extra("prometheus_client") is None else [Prometheus.shared()]
     return counting + observers_of(replace(settings, metrics=None), is_worker=False)
 
 
 class Offered(NamedTuple):
-    """A REST API that nobody is answered by yet, and the socket that is bound for it."""
+    """A REST API that is not served yet, and the socket bound for it."""
 
     app: Any
     bound: socket.socket
 
 
 def offer(settings: Any, client: AsyncClient) -> Offered:
-    """What the settings (or a plan) ask for. Raises if it can't be, whatever the database says."""
+    """The REST API that the settings (or a plan) describe. Raises if it can't be, with the database still closed."""
     try:
         app = api(client, keys=settings.api_keys, allow_remote=settings.allow_remote, cors=settings.cors)
     except DefinitionError as error:
@@ -122,14 +122,14 @@ def offer(settings: Any, client: AsyncClient) -> Offered:
 async def answering(
     offered: Offered, *, log_level: str, gone: Callable[[], None] = lambda: None
 ) -> AsyncIterator[None]:
-    """Inside, the REST API answers. `gone` is called if it ends before."""
+    """Within this block, the REST API is served. `gone` is called if it ends on its own."""
     uvicorn = load_extra("uvicorn", extra="web", needed_by="the REST API")
     app, bound = offered
     config = uvicorn.Config(
         app, log_config=None, log_level=log_level, access_log=False, timeout_graceful_shutdown=_GRACE, lifespan="on"
     )
     server = uvicorn.Server(config)
-    # Signals are this process's own to take: uvicorn would send them to itself again when it has stopped.
+    # This process handles signals itself. uvicorn would send them to the process again after it has stopped.
     server.capture_signals = contextlib.nullcontext
     serving = asyncio.ensure_future(server.serve(sockets=[bound]))
     serving.add_done_callback(lambda _: gone())
@@ -140,7 +140,7 @@ async def answering(
             raise HoldfastError("the REST API could not begin; see the lines above") from serving.exception()
         yield
     finally:
-        # Else they would have the grace period, and be cut off then.
+        # Ends streams and waits at once; else uvicorn would wait for the grace period and cut them off.
         app.state.holdfast.ending.set()
         server.should_exit = True
         await asyncio.wait([serving])
@@ -148,7 +148,7 @@ async def answering(
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises HoldfastError if that can't be."""
+    """A socket that is bound there. Raises HoldfastError if that is not possible."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -171,7 +171,7 @@ def until_free(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Wait for whoever listens there to leave, for so many seconds at most; then it raises as `bound_socket` does."""
+    """Wait until nobody listens there, for at most `patience` seconds; then raise as `bound_socket` does."""
     began_at = clock()
     is_told = False
     while True:
@@ -189,5 +189,5 @@ def until_free(
 
 
 def address_of(host: str, port: int) -> str:
-    """As a browser takes it."""
+    """The address as a browser takes it."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

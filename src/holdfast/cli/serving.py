@@ -1,4 +1,4 @@
-"""A worker process from the inside: find the workflows, register, work until told to stop."""
+"""A worker process: find the workflows, register, work until told to stop."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .exits import wrong_settings
 from .plan import ServingPlan
 
 _YOUNG = 10_000
-"""New objects from which on Python looks for cycles among them; its own is 700."""
+"""Python looks for reference cycles once there are this many new objects; its own default is 700."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
-    """A worker has registered."""
+    """News: a worker has registered."""
 
     worker_id: str
     url: str
@@ -36,18 +36,18 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
 
 
 class Beside(Protocol):
-    """What a process does beside its worker."""
+    """What a process does beside running its worker."""
 
     @property
     def observers(self) -> Sequence[Observer] | None:
-        """Those of the worker and the client; None: what the settings say."""
+        """Observers of the worker and the client; None: those that the settings name."""
 
     def open(self, plan: ServingPlan, client: AsyncClient) -> AbstractAsyncContextManager[None]:
-        """From before the worker registers until it has left."""
+        """Entered before the worker registers, left after it has left."""
 
 
 def find(plan: ServingPlan) -> Found:
-    """Load what the plan names. It executes the user's modules, so it is not for an event loop."""
+    """Load what the plan names. This executes the user's modules, so don't call it on an event loop."""
     found = discover(plan.targets, ignore=plan.ignore, directory=plan.directory, home=plan.home)
     if plan.codec is None:
         return found
@@ -66,9 +66,9 @@ async def serve(
     stopped_by: Callable[[Worker], AbstractContextManager[object]],
     beside: Beside | None = None,
 ) -> None:
-    """Work until the worker is stopped. `stopped_by` connects it with whatever may tell it to.
+    """Work until the worker is stopped. `stopped_by` connects it with whatever may stop it.
 
-    `beside` is what else this process does meanwhile, with the worker's own client.
+    `beside` is what else this process does meanwhile, with the worker's client.
     """
     spare_the_collector()
     asyncio.get_running_loop().set_default_executor(LoopThreads())
@@ -81,7 +81,7 @@ async def serve(
         observers=None if beside is None else beside.observers,
     )
     async with AsyncExitStack() as stack:
-        # Not entered, which would open the store: the worker does, and waits for one that is away.
+        # Not entered, for that would open the store: the worker opens it, and waits if it is away.
         stack.push_async_callback(client.close)
         if beside is not None:
             await stack.enter_async_context(beside.open(plan, client))
@@ -106,12 +106,12 @@ async def serve(
 
 
 def spare_the_collector() -> None:
-    """Look for cycles less often than Python does, which at many runs at once takes up to a fifth of a worker's time.
+    """Look for reference cycles less often than Python does: at many runs this takes up to a fifth of a worker's time.
 
-    What is imported by now stays for good. This process is ours to tune; in a process of the user's, that is theirs.
+    Everything imported so far is never looked at again. Only for a process of our own: the user's is theirs to tune.
     """
     young, *older = gc.get_threshold()
-    if young:  # Else somebody has switched it off.
+    if young:  # Zero: somebody has switched the collector off.
         gc.set_threshold(max(young, _YOUNG), *older)
     gc.freeze()
 

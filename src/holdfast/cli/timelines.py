@@ -20,7 +20,7 @@ _NARROWEST = 10
 
 @dataclass(slots=True)
 class Row:
-    """One thing that happened, or goes on."""
+    """Something that happened, or goes on."""
 
     label: str
     began: datetime
@@ -28,11 +28,11 @@ class Row:
     is_failed: bool = False
     is_point: bool = False
     attempts: list[datetime] = field(default_factory=list)
-    """When an attempt failed that was followed by another one."""
+    """When attempts failed that were followed by another one."""
 
 
 def rows_of(entries: Sequence[JournalEntry]) -> list[Row]:
-    """What happened, in the order in which it began."""
+    """What happened, in the order of its beginning."""
     rows: list[Row] = []
     going: dict[str, Row] = {}
 
@@ -61,7 +61,7 @@ def rows_of(entries: Sequence[JournalEntry]) -> list[Row]:
 
 
 def timeline(entries: Sequence[JournalEntry], *, until: datetime, width: int = 80) -> list[str]:
-    """The lines of a timeline from the first entry to `until`, no wider than `width` where that can be."""
+    """The lines of a timeline from the first entry to `until`, at most `width` wide if possible."""
     rows = rows_of(entries)
     if not rows or not entries:
         return []
@@ -104,7 +104,7 @@ def _took(row: Row, now: datetime, is_over: bool) -> str:
     text = spoken(((row.ended or now) - row.began) // timedelta(microseconds=1)) or "0s"
     if row.ended is not None:
         return text
-    # A run that has ended without it, as by force, will never hear of its end.
+    # The run has ended without it, as by force, and will never know its end.
     return f"{text}, unfinished" if is_over else f"{text} so far"
 
 

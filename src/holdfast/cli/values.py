@@ -1,4 +1,4 @@
-"""values, streams: the live state that a run shows, and what it streams."""
+"""values, streams: the values that a run has set, and the streams that it sends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def streams(
     place: Place,
     as_json: Json = False,
 ) -> None:
-    """List the streams of a run, or print the items of one: the value of each as JSON, or with --json all about it."""
+    """List the streams of a run, or print the items of one: each value as JSON, or with --json all about each item."""
     if name is None and (after or follow):
         raise typer.BadParameter("name the stream: there may be several", param_hint="NAME")
     with place.client() as client:

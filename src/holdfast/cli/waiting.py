@@ -1,4 +1,4 @@
-"""Waiting for a run: whoever does is told, meanwhile, that it is stopped by what only somebody else can change."""
+"""Tells whoever waits for a run that it is stopped by something that only people can change."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from holdfast.errors import HoldfastError
 from .output import print_note
 
 LOOK = 5.0
-"""Seconds without an end after which it is asked why, and again."""
+"""Seconds between two questions why the run has not ended."""
 _JOIN = 1.0
 _STOPPED = frozenset({Reason.NO_WORKER, Reason.BLOCKED, Reason.PAUSED})
 
 
 class Told:
-    """What was last told of a run that is waited for."""
+    """What was last told about the awaited run."""
 
     def __init__(self) -> None:
         self._reason: Reason | None = None
 
     def news(self, found: Explanation) -> str | None:
-        """What to tell now; None if it moves, waits for what may come, or is stopped by the same as before."""
+        """What to tell now. None if the run moves, waits for something that may come, or is stopped as before."""
         before, self._reason = self._reason, found.reason
         if found.reason not in _STOPPED or found.reason is before:
             return None
@@ -35,7 +35,7 @@ class Told:
 
 @contextlib.contextmanager
 def explaining(client: Client, run_id: str) -> Iterator[None]:
-    """Inside, a note on stderr says what has stopped the run, if something has, and again when that changes."""
+    """Within this block, a note on stderr says what has stopped the run, and again when that changes."""
     over = threading.Event()
     looking = threading.Thread(target=_look, args=(client.explain, run_id, over), name="holdfast-why", daemon=True)
     looking.start()
@@ -43,7 +43,7 @@ def explaining(client: Client, run_id: str) -> Iterator[None]:
         yield
     finally:
         over.set()
-        # It may be asking a database that does not answer: nobody waits for that.
+        # The thread may be asking a database that does not answer: don't wait for that.
         looking.join(_JOIN)
 
 
@@ -53,7 +53,7 @@ def _look(explain: Callable[[str], Explanation], run_id: str, over: threading.Ev
         try:
             news = told.news(explain(run_id))
         except (HoldfastError, RuntimeError):
-            # Away, or closed: whoever waits hears of it.
+            # The database is away, or the client closed: the waiting caller learns of it.
             continue
         if news is not None and not over.is_set():
             print_note(news)

@@ -1,4 +1,4 @@
-"""worker, workers, workflows: who executes runs, and what they know."""
+"""worker, workers, workflows: run workers, and list them and what they serve."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("holdfast.worker")
 
 
 class LogLevel(StrEnum):
-    """How much a worker says."""
+    """How much is logged."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -75,7 +75,7 @@ def worker(
 
 
 def workers(*, place: Place, as_json: Json = False) -> None:
-    """List the workers that are alive."""
+    """List the live workers."""
     with place.client() as client:
         found = client.workers()
     if as_json:
@@ -108,7 +108,7 @@ def workers(*, place: Place, as_json: Json = False) -> None:
 
 
 def workflows(*, place: Place, as_json: Json = False) -> None:
-    """List the workflows that were ever registered or started, with their runs by status."""
+    """List all workflows that were ever registered or started, with their runs by status."""
     with place.client() as client:
         found = client.workflows()
     if as_json:
@@ -139,7 +139,7 @@ def _announced(who: str) -> Callable[[Ready], None]:
 
 @contextlib.contextmanager
 def _signals(worker: Worker) -> Iterator[None]:
-    """The first SIGTERM or SIGINT stops the worker in good order, another one at once."""
+    """The first SIGTERM or SIGINT stops the worker in good order, a second one at once."""
 
     def stop() -> None:
         _log.info("stopping: no more claims, steps in flight may end")
@@ -152,7 +152,7 @@ def _signals(worker: Worker) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     signalled = Interrupts(stop, leave, _log)
     for number in (signal.SIGTERM, signal.SIGINT):
-        # Windows has no such handlers: there Ctrl-C cancels what runs, which stops the worker, too.
+        # Windows has no such handlers; there Ctrl-C cancels the running task, which also stops the worker.
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, signalled)
     yield

@@ -1,10 +1,10 @@
-"""What `holdfast doctor` looks at. Each check says what it found, whether that must be mended, and how.
+"""What `holdfast doctor` checks. Each check says what it found, whether it must be mended, and how.
 
 machine      Python, packages, extras
 places       settings and their file, API keys, the environment, the file of a SQLite database
-database     reachable, schema, rights, clock; on Postgres asked of the server itself
-modules      what the settings name can be loaded, the codec too, and no two workflows have one name
-fleet        workers that are alive, runs that nobody serves, runs that are blocked
+database     reachable, schema, rights, clock; on Postgres the server's own answers
+modules      the modules and the codec that the settings name can be loaded, and workflow names are unique
+fleet        live workers, runs that nobody serves, blocked runs
 checks       the record of one check
 """
 

@@ -1,4 +1,4 @@
-"""One check and what came of it."""
+"""The record of one check."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """How it is."""
+    """How serious a finding is."""
 
     OK = "ok"
     NOTE = "note"
     """Worth knowing; nothing is broken."""
     MEND = "mend"
-    """Something doesn't work, or will not."""
+    """Something doesn't work, or won't."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, what was found, and what to do about it."""
+    """What was checked, what was found, and what to do about it."""
 
     name: str
     state: State

@@ -1,4 +1,4 @@
-"""The database: whether it answers, has this version's schema, gives no more rights than needed, and knows the time."""
+"""The database: it answers, has this version's schema, grants no more rights than needed, and its clock is right."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PATIENCE = 10.0
 
 
 def check_database(settings: Settings) -> tuple[list[Check], bool]:
-    """What was found, and whether runs can be read from it. Nothing is created or migrated."""
+    """The findings, and whether runs can be read. Nothing is created or migrated."""
     found: list[Check] = []
     if (path := missing_file(settings.url)) is not None:
         parent = Path(path).absolute().parent
@@ -55,7 +55,7 @@ def _is_readable(settings: Settings, found: list[Check]) -> bool:
         found.append(mend("schema", str(error), "pip install --upgrade holdfast"))
         return False
     except HoldfastError as error:
-        # A file that is no database, or a driver that is missing, says itself what to do: migrating mends neither.
+        # A file that is no database, or a missing driver, has its own advice, for migrating would not help.
         is_old = "`holdfast migrate`" in str(error)
         found.append(mend("schema", str(error), "holdfast migrate") if is_old else mend("database", str(error)))
         return False
@@ -64,14 +64,14 @@ def _is_readable(settings: Settings, found: list[Check]) -> bool:
 
 
 def _server(settings: Settings) -> Iterator[Check]:
-    """What only a Postgres server can say about itself."""
+    """What only a Postgres server can tell about itself."""
     asyncpg = find_extra("asyncpg")
     if asyncpg is None:
         return
     try:
         facts = asyncio.run(_facts(asyncpg, settings.url))
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-        # That it can't be reached was said above.
+        # Reported above already.
         return
     yield fine("server", f"Postgres {facts['version']}, role {facts['role']}")
     if facts["is_super"]:
@@ -97,7 +97,7 @@ def _server(settings: Settings) -> Iterator[Check]:
 
 async def _facts(asyncpg: Any, url: str) -> dict[str, Any]:
     parts = urlsplit(url)
-    # `pooler` is Holdfast's own, the rest is the driver's.
+    # `pooler` is Holdfast's own option, the others are the driver's.
     options = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name != "pooler"]
     dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
     connection = await asyncpg.connect(dsn, timeout=_PATIENCE, statement_cache_size=0)
@@ -108,5 +108,5 @@ async def _facts(asyncpg: Any, url: str) -> dict[str, Any]:
         answered = datetime.now(UTC)
     finally:
         await connection.close()
-    # The server read its clock somewhere between the two.
+    # The server read its clock between these two moments.
     return {**row, "skew": row["now"] - (asked + (answered - asked) / 2)}

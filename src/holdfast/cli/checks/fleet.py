@@ -1,4 +1,4 @@
-"""Who is alive, and which runs nobody serves."""
+"""Live workers, and runs that nobody serves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOOKED_AT = 20_000
 
 
 def check_fleet(client: Client, *, most: int = LOOKED_AT) -> Iterator[Check]:
-    """Workers and live runs; of those the newest, so many that it takes a second or two."""
+    """Check workers and live runs. Only the newest `most` runs are read, which takes a second or two."""
     workers = client.workers()
     records = [run.record for run in islice(client.runs(RunFilter(status=LIVE)), most) if run.record is not None]
     hosts = ", ".join(sorted({one.host for one in workers}))

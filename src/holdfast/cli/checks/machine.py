@@ -25,7 +25,7 @@ _EXTRAS = {
 
 
 def check_machine(settings: Settings) -> Iterator[Check]:
-    """What does not depend on the project's code. The settings say which extras are needed."""
+    """Checks that need none of the project's code. The settings decide which extras are needed."""
     version = sys.version_info
     told = f"{version.major}.{version.minor}.{version.micro}"
     if version[:2] < OLDEST:

@@ -1,4 +1,4 @@
-"""The modules that the settings name: whether each can be loaded, and what is in them."""
+"""The modules that the settings name: whether they can be loaded, and what they hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .checks import Check, fine, mend
 
 
 def check_modules(settings: Settings, targets: Sequence[str]) -> Iterator[Check]:
-    """What is in them, and what is wrong with them; loading them executes them."""
+    """Load the modules, which executes them, and report problems and workflows."""
     named = tuple(targets) or settings.workflows
     found, problems = survey(named, ignore=settings.ignore, directory=Path.cwd(), home=settings_folder())
     for problem in problems:
@@ -23,7 +23,7 @@ def check_modules(settings: Settings, targets: Sequence[str]) -> Iterator[Check]
 
 
 def check_codec(settings: Settings) -> Iterator[Check]:
-    """The codec that the settings name, if they do; loading its module executes it."""
+    """Load the codec, if the settings name one. This executes its module."""
     if settings.codec is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""Settings and where they come from, and where the file of a SQLite database lies."""
+"""Settings and their sources, and the place of a SQLite database's file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OURS = frozenset({"HOLDFAST_TRACEBACK"})
 
 
 def check_settings(environ: Mapping[str, str]) -> Iterator[Check]:
-    """Which file there is, and variables that nobody reads."""
+    """The settings file, and HOLDFAST_ variables that nobody reads."""
     file = settings_file()
     told = "none; defaults and environment hold" if file is None else str(file)
     yield fine("settings file", told)
@@ -36,7 +36,7 @@ def check_settings(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def check_keys(settings: Settings) -> Iterator[Check]:
-    """The API keys, as far as they can be read. None of them is shown: it may be a key in the wrong place."""
+    """Whether each API key can be parsed. None is shown: it may be a real key in the wrong place."""
     for number, line in enumerate(settings.api_keys, 1):
         try:
             ApiKey.parse(line)
@@ -45,7 +45,7 @@ def check_keys(settings: Settings) -> Iterator[Check]:
 
 
 def check_file(url: str, *, mounts: Path = MOUNTS) -> Iterator[Check]:
-    """The file of a SQLite database: on which file system, and who may read and write it."""
+    """The file of a SQLite database: its file system, and who may read and write it."""
     scheme, path = parse_url(url)
     if scheme != "sqlite" or path == ":memory:":
         return
@@ -63,8 +63,8 @@ def check_file(url: str, *, mounts: Path = MOUNTS) -> Iterator[Check]:
 
 
 def _rights(place: Path) -> Iterator[Check]:
-    """Of a file and of its folder, where SQLite's other files and the locks of workers lie. What can't be looked at is
-    for the database to tell."""
+    """Rights of the file and of its folder, where SQLite's other files and the workers' locks are. A place that can't
+    be examined is left to the check of the database."""
     with suppress(OSError):
         if place.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH) and os.name == "posix":
             yield note("file rights", f"every user of this machine may read {place}", f"chmod o-rw {place}")
@@ -75,7 +75,7 @@ def _rights(place: Path) -> Iterator[Check]:
 
 
 def file_system_of(place: Path, mounts: Path) -> str | None:
-    """The kind of file system that a path lies on, where the system says so."""
+    """The kind of file system that a path is on, if the system tells."""
     try:
         lines = mounts.read_text("utf-8", errors="replace").splitlines()
     except OSError:
@@ -88,7 +88,7 @@ def file_system_of(place: Path, mounts: Path) -> str | None:
             continue
         point = words[1].replace("\\040", " ")
         is_above = real == point or real.startswith(point.rstrip("/") + "/")
-        # The later of two mounts on one point hides the earlier.
+        # Of two mounts on one point the later hides the earlier.
         if is_above and len(point) >= len(best):
             best, kind = point, words[2]
     return kind

@@ -1,8 +1,8 @@
-"""Durable calls that nobody awaits: in an `async def` body they are coroutines, and do nothing until awaited.
+"""Durable calls that nobody awaits: in an `async def` body they make coroutines, which do nothing until awaited.
 
-A call is handed on if it is an argument (gather, create_task) or stored under a name that is used: that is somebody
-else's to await. It is forgotten if it stands alone, or where only a value makes sense. Of one that is put into a list,
-a mapping or a comprehension, what becomes of that decides.
+A call that is an argument (gather, create_task), or that is stored under a name that is used, is left for others to
+await. A call is forgotten if it is a statement of its own, or stands where only a value makes sense. If it is put into
+a list, a mapping or a comprehension, the use of that decides.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _LOOKS = frozenset(
         *("builtins.all", "json.dumps"),
     }
 )
-"""Functions that await nothing of what is in their argument, and hand nothing of it on."""
+"""Functions that neither await what is in their argument nor hand it on."""
 _COPIES = frozenset({"builtins.list", "builtins.tuple", "builtins.set", "builtins.frozenset"})
-"""Functions that hold what is in their argument."""
+"""Functions whose result holds what is in their argument."""
 _HOLDERS = (ast.Tuple, ast.List, ast.Set, ast.Dict, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def forgotten_by(call: ast.Call, scope: Scope, owner: ast.AST) -> ast.expr | None:
-    """What this call inside the `async def` function `owner` gives a coroutine of that nobody awaits; None if there is
-    none. That is the function that it calls, or the one that it has map call."""
+    """The function of which this call, inside the `async def` function `owner`, makes a coroutine that nobody awaits:
+    the called function, or the one that it passes to map. None if there is none."""
     found = scope.meaning(call.func)
     parent = scope.source.parent(call)
     if found == "builtins.map" and call.args:
         mapped = call.args[0]
         return mapped if _is_coroutine(scope.meaning(mapped)) and _is_lost_inside(call, scope, owner) else None
     if isinstance(found, Function) and found.attribute == "start":
-        # A child may be let go; a step that nobody looks at is an error when the body ends.
+        # A child may be left alone. A step that nobody looks at is an error when the body ends.
         is_lost = found.kind is Kind.STEP and isinstance(parent, ast.Expr)
     elif isinstance(found, str) and found in _PLAIN_COROUTINES:
         is_lost = isinstance(parent, ast.Expr)
@@ -57,7 +57,7 @@ def forgotten_by(call: ast.Call, scope: Scope, owner: ast.AST) -> ast.expr | Non
 
 
 def _is_coroutine(found: Meaning) -> bool:
-    """Whether calling this gives one that does something durable."""
+    """Whether calling this makes a coroutine that does something durable."""
     if isinstance(found, Function):
         return found.attribute is None and found.is_async and found.kind is not Kind.RESOURCE
     return isinstance(found, str) and found in _DURABLE
@@ -66,10 +66,10 @@ def _is_coroutine(found: Meaning) -> bool:
 def _is_lost(call: ast.expr, parent: ast.AST | None, scope: Scope, owner: ast.AST) -> bool:
     match parent:
         case ast.IfExp(test=test) if test is not call:
-            # One of two values: what becomes of that decides.
+            # The call is one of two values: the use of the expression decides.
             return _is_lost(parent, scope.source.parent(parent), scope, owner)
         case ast.BoolOp(values=[*_, last]) if last is call:
-            # As `cached or charge(card)`. Of those before it the truth is asked, and a coroutine is always true.
+            # As `cached or charge(card)`. Only the truth of the operands before it is used, and a coroutine is true.
             return _is_lost(parent, scope.source.parent(parent), scope, owner)
         case ast.expr() if isinstance(parent, _HOLDERS):
             return _is_lost_inside(parent, scope, owner)
@@ -88,7 +88,7 @@ def _is_lost(call: ast.expr, parent: ast.AST | None, scope: Scope, owner: ast.AS
         case ast.comprehension(iter=iterated, is_async=0):
             return iterated is call
         case ast.Return():
-            # A helper may hand a coroutine on; a run's result can't be one.
+            # A helper may return a coroutine to its caller; a run can't.
             return _is_workflow(owner, scope)
         case ast.Call(func=func) if func is not call:
             return _wants_value(func, scope)
@@ -99,7 +99,7 @@ def _is_lost(call: ast.expr, parent: ast.AST | None, scope: Scope, owner: ast.AS
 
 
 def _is_lost_inside(holder: ast.expr, scope: Scope, owner: ast.AST) -> bool:
-    """Whether nobody can await what is in a list, a mapping or the like. In doubt somebody can."""
+    """Whether nobody can await what is in a list, a mapping or the like. When in doubt, somebody can."""
     match parent := scope.source.parent(holder):
         case ast.Expr() | ast.FormattedValue():
             return True
@@ -126,7 +126,7 @@ def _wants_value(func: ast.expr, scope: Scope) -> bool:
 
 
 def _makes_step(func: ast.expr, scope: Scope) -> bool:
-    """Whether what it is given is stored: a coroutine can't be."""
+    """Whether this makes a step or a child, whose arguments are stored: a coroutine can't be."""
     found = scope.function(func)
     return found is not None and found.kind in (Kind.STEP, Kind.WORKFLOW)
 
@@ -138,8 +138,7 @@ def _is_workflow(owner: ast.AST, scope: Scope) -> bool:
 
 
 def _is_used(name: str, scope: Scope, owner: ast.AST) -> bool:
-    """Whether something is done with a name but to look at it or to store it. One that belongs to a function outside is
-    used there."""
+    """Whether a name is used for more than looking at it or storing it. A name of an outer function counts as used."""
     for node in ast.walk(owner):
         if isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names:
             return True
@@ -155,7 +154,7 @@ def _is_looked_at(name: ast.AST, scope: Scope, owner: ast.AST) -> bool:
         case ast.FormattedValue():
             return True
         case ast.Return():
-            # A function inside hands it on.
+            # An inner function returns it to its caller.
             return parent in own_nodes(owner) and _is_workflow(owner, scope)
         case ast.Call(func=func) if func is not name:
             return scope.path(func) in _LOOKS or _makes_step(func, scope)

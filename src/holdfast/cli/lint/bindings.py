@@ -12,7 +12,7 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """One place where a name gets its meaning. A use below `line` sees it."""
+    """One place where a name gets its meaning, for uses below `line`."""
 
     line: int
     value: ast.expr | None = None
@@ -20,14 +20,14 @@ class Binding:
     function: FunctionNode | None = None
     klass: ast.ClassDef | None = None
     path: str | None = None
-    """An import."""
+    """What an import names."""
     name: str | None = None
-    """Of `from path import name`."""
+    """The name in `from path import name`."""
     level: int = 0
 
 
 class Element(ast.expr):
-    """One of what a loop goes over, or a part of each; no text says which."""
+    """One element of what a loop iterates over, or a part of each element. The text does not say which element."""
 
     def __init__(self, of: ast.expr, part: int | None = None) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Element(ast.expr):
 
 
 def own_nodes(top: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a module or function without those of the functions and classes in it, which are yielded."""
+    """The nodes of a module or function. Functions and classes in it are yielded, but not the nodes inside them."""
     body = top.body if isinstance(top, (ast.Module, *FUNCTIONS, ast.ClassDef, ast.Lambda)) else []
     waiting: list[ast.AST] = [*body] if isinstance(body, list) else [body]
     while waiting:
@@ -47,7 +47,7 @@ def own_nodes(top: ast.AST) -> Iterator[ast.AST]:
 
 
 def bindings_of(top: ast.AST, around: ast.AST | None) -> Iterator[tuple[str, Binding]]:
-    """The names that are bound in a module or function, parameters first; `around` is what it stands in."""
+    """The names bound in a module or function, parameters first. `around` is the node around it."""
     if isinstance(top, (*FUNCTIONS, ast.Lambda)):
         given = top.args
         for one in [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]:
@@ -55,7 +55,7 @@ def bindings_of(top: ast.AST, around: ast.AST | None) -> Iterator[tuple[str, Bin
                 is_many = one in (given.vararg, given.kwarg)
                 yield one.arg, Binding(0, annotation=None if is_many else one.annotation)
         if isinstance(around, ast.ClassDef) and not _is_static(top):
-            # `self` and `cls`, which nobody annotates. Of two bindings the later one holds.
+            # `self` and `cls`, which nobody annotates. The later of two bindings holds.
             for one in [*given.posonlyargs, *given.args][:1]:
                 yield one.arg, Binding(0, annotation=ast.Name(around.name, ast.Load(), lineno=around.lineno))
     for node in own_nodes(top):
@@ -100,7 +100,7 @@ def _bound_by(node: ast.AST) -> Iterator[tuple[str, Binding]]:
 
 
 def _one_of(iterated: ast.expr) -> ast.expr:
-    """What a loop gives its names; over the values of a mapping that is `groups[...]`."""
+    """What a loop binds to its target. For the values of a mapping that is `groups[...]`."""
     match iterated:
         case ast.Call(func=ast.Attribute(value=value, attr="values" | "items" as attr), args=[]):
             held = ast.Subscript(value, ast.Constant(...), ast.Load(), lineno=iterated.lineno)

@@ -1,8 +1,8 @@
 """Which functions are bodies, which helpers they call, and what is found in them.
 
-A body is a function decorated with `@workflow`, under whichever name that was imported. From there every function of
-the same module is followed that the body calls or hands on, methods of its classes included, except to what makes a
-step of it.
+A body is a function decorated with `@workflow`, under whichever name that was imported. From there, every function of
+the same module that the body calls or hands on is read too, methods of its classes included. Functions that become
+steps are not read.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _STEP_MAKERS = frozenset(
         *("holdfast.blocking.call", "holdfast.blocking.map"),
     }
 )
-"""What executes a function that it is given as a step, or undoes with it: elsewhere, and once."""
+"""These execute a function that they are given as a step: elsewhere, and once."""
 _CALLERS = frozenset({"builtins.map", "builtins.filter", "functools.reduce"})
-"""Functions that call what they are given."""
+"""Functions that call their first argument."""
 _SORTERS = frozenset({"builtins.sorted", "builtins.min", "builtins.max", "builtins.list.sort"})
-"""Functions that call the `key=` that they are given."""
+"""Functions that call their argument `key=`."""
 _CHANGES = frozenset(
     {
         *("append", "add", "update", "extend", "insert", "pop", "popitem", "clear", "setdefault", "remove", "discard"),
@@ -49,7 +49,7 @@ _ITERATORS = frozenset(f"builtins.{name}" for name in ("iter", "enumerate", "map
 
 
 def check(project: Project, path: Path) -> list[Finding]:
-    """Everything that is found in the bodies of one file and in the helpers that they call there, by line."""
+    """All findings in the bodies of one file and in the helpers that they call there, by line."""
     try:
         source = project.source(path)
     except (SyntaxError, ValueError, OSError, RecursionError) as error:
@@ -69,7 +69,7 @@ def check(project: Project, path: Path) -> list[Finding]:
 def _bodies(module: Scope) -> Iterator[Function]:
     yield from (one for one in _functions(module, module.source.tree) if one.kind is Kind.WORKFLOW)
     for binding in chain.from_iterable(module.bindings.values()):
-        # As in `checkout = workflow(checkout_body)`.
+        # A body made by a call, as in `checkout = workflow(checkout_body)`.
         found = module.meaning(binding.value) if isinstance(binding.value, ast.Call) else None
         if isinstance(found, Function) and found.kind is Kind.WORKFLOW and found.scope.source is module.source:
             yield found
@@ -85,7 +85,7 @@ def _functions(scope: Scope, top: ast.AST) -> Iterator[Function]:
 
 
 class _Reader:
-    """Reads one body and all helpers that it leads to."""
+    """Reads one body and all helpers that it reaches."""
 
     def __init__(self, body: Function, visited: set[ast.AST]) -> None:
         self._body = body
@@ -112,7 +112,7 @@ class _Reader:
     def _read(self, node: ast.AST, scope: Scope, owner: FunctionNode) -> None:
         match node:
             case ast.FunctionDef(args=args) | ast.AsyncFunctionDef(args=args):
-                # A function inside is read when something calls it; its defaults are made here.
+                # An inner function is read when something calls it. Its defaults are evaluated here.
                 self._read_defaults(args, scope, owner)
                 return
             case ast.ClassDef(body=statements):
@@ -161,9 +161,9 @@ class _Reader:
                 yield child
 
     def _made_steps(self, call: ast.Call, scope: Scope) -> list[ast.expr]:
-        """Functions among the arguments that are called as steps, not here."""
+        """Functions among the arguments that are executed as steps, not here."""
         if _is_partial(call, scope):
-            # Of what it is made of, only the function is called there.
+            # Only the function inside the partial is executed there.
             above = scope.source.parent(call)
             maker = scope.source.parent(above) if isinstance(above, ast.keyword) else above
             return call.args[:1] if isinstance(maker, ast.Call) and _makes_steps(maker, scope) else []
@@ -173,7 +173,7 @@ class _Reader:
         return [one for one in given if isinstance(one, ast.Lambda) or self._is_callable(one, scope)]
 
     def _is_callable(self, expr: ast.expr, scope: Scope) -> bool:
-        """A function that is handed on by its name. What is called here to make an argument is not."""
+        """Whether a function is handed on by its name, and not called here to make an argument."""
         found = scope.meaning(expr)
         if isinstance(found, Function):
             return not _is_partial(expr, scope)
@@ -232,7 +232,7 @@ class _Reader:
             self._add(call, f"{ast.unparse(forgotten)}()", Hazard("await"))
 
     def _chosen(self, call: ast.Call, scope: Scope, owner: FunctionNode) -> None:
-        """What is called may be one of several."""
+        """Read and check everything that may be called if the text leaves a choice."""
         for one, home in choices(call.func, scope):
             if one is call.func or home.source is not scope.source:
                 continue
@@ -246,7 +246,7 @@ class _Reader:
                     self._add(call, f"{ast.unparse(call.func)}() may be {ast.unparse(one)}(), which", hazard)
 
     def _made(self, call: ast.Call, klass: Class, scope: Scope) -> None:
-        """A thing was made, and some of its fields were left to what makes them by default."""
+        """An object is made here. Check the factories of the fields that the call leaves out."""
         for field, factory, home in left_to_factories(call, klass):
             self._led_to(home.function(factory), scope)
             calls = [one for one in ast.walk(factory) if isinstance(one, ast.Call)]
@@ -259,7 +259,7 @@ class _Reader:
                     self._add(call, what, hazard)
 
     def _was_told(self, func: ast.expr, path: str, scope: Scope) -> bool:
-        """Whether the body has made the thing itself: then that was a finding, and what it does with it is none."""
+        """Whether the body has made the object itself: that was a finding already, so its use is not another one."""
         while isinstance(func, ast.Attribute):
             func = func.value
         if not isinstance(func, ast.Name) or path.startswith(("pathlib.", "asyncio.")):
@@ -301,7 +301,7 @@ class _Reader:
                 self._add(target, ast.unparse(target), Hazard("global"))
 
     def _is_module_state(self, expr: ast.expr, scope: Scope, *, is_inside: bool = False) -> bool:
-        """A list, dict or set that stands at the top of a module, or something inside of what stands there."""
+        """Whether this is a list, dict or set at the top of a module, or something inside an object there."""
         while isinstance(expr, (ast.Subscript, ast.Attribute)):
             is_inside = is_inside or isinstance(expr, ast.Attribute)
             expr = expr.value
@@ -311,7 +311,7 @@ class _Reader:
         if home.outer is not None:
             return False
         if is_inside:
-            # An attribute of a class of the project, or of what was made of one.
+            # An attribute of one of the project's classes, or of an instance.
             return isinstance(home.meaning(expr), Class)
         if isinstance(binding.value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)):
             return True
@@ -346,7 +346,7 @@ def _is_partial(expr: ast.expr, scope: Scope) -> bool:
 
 
 def _is_module_iterator(expr: ast.expr, scope: Scope) -> bool:
-    """Whether it stands at the top of a module and gives something else each time, as `itertools.count()` does."""
+    """Whether this is an iterator at the top of a module, which gives other values each time: `itertools.count()`."""
     if not isinstance(expr, ast.Name) or (found := scope.binding(expr.id, expr.lineno)) is None:
         return False
     binding, home = found
@@ -358,7 +358,7 @@ def _is_module_iterator(expr: ast.expr, scope: Scope) -> bool:
 
 
 def _put_around(function: Function) -> Iterator[Function]:
-    """What the decorators of a function put around it: it runs when the function is called, unlike they themselves."""
+    """The functions that a function's decorators wrap around it. They run with each call; the decorators don't."""
     for decorator in function.node.decorator_list:
         makes = isinstance(decorator, ast.Call)
         found = function.scope.function(decorator.func if isinstance(decorator, ast.Call) else decorator)
@@ -374,7 +374,7 @@ def _defined_in(function: Function) -> Iterator[Function]:
 
 
 def _is_class(expr: ast.expr, scope: Scope) -> bool:
-    """Whether what stands for a class is the class itself, and not something that was made of it."""
+    """Whether an expression that stands for a class is the class itself, not an instance."""
     if isinstance(expr, ast.Call):
         return False
     found = scope.binding(expr.id, expr.lineno) if isinstance(expr, ast.Name) else None

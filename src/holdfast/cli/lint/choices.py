@@ -1,7 +1,7 @@
-"""What may be called where the text leaves a choice: either of two, one of a table's, one of what a loop goes over.
+"""What may be called where the text leaves a choice: one of two, an entry of a table, an element of an iteration.
 
-Only what is written out counts, a table at the top of a module included. A table that is put together elsewhere says
-nothing here.
+Only what the text writes out counts, including tables at the top of a module. A table that is built elsewhere is
+ignored.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from .meanings import Class, Scope
 
 _DEEPEST = 8
 Choice = tuple[ast.expr, Scope]
-"""An expression, and the scope that it is meant in."""
+"""An expression, and the scope in which it has its meaning."""
 
 
 def choices(expr: ast.expr, scope: Scope, depth: int = 0) -> Iterator[Choice]:
-    """Everything that an expression may come to; itself, if it is no choice."""
+    """Everything that an expression may evaluate to; the expression itself, if it is no choice."""
     if depth > _DEEPEST:
         return
     match expr:
@@ -45,7 +45,7 @@ def choices(expr: ast.expr, scope: Scope, depth: int = 0) -> Iterator[Choice]:
 
 
 def _given(expr: ast.Name | ast.Attribute, scope: Scope) -> Iterator[Choice]:
-    """What a name, or an attribute of a class, was given."""
+    """What was assigned to a name, or to an attribute of a class."""
     if isinstance(expr, ast.Name):
         found = scope.binding(expr.id, expr.lineno)
         if found is not None and found[0].value is not None:
@@ -56,13 +56,13 @@ def _given(expr: ast.Name | ast.Attribute, scope: Scope) -> Iterator[Choice]:
         return
     for node in of.node.body:
         match node:
-            # Not what is annotated: that may be a field, which whoever makes one gives something else.
+            # No annotated attribute: that may be a field, which each instance may set.
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == expr.attr:
                 yield value, of.scope
 
 
 def _held(table: ast.expr, key: ast.expr, scope: Scope, depth: int) -> Iterator[Choice]:
-    """What a table holds under a key: all that it may be, if the text does not say which."""
+    """What a table holds under a key: everything possible, if the text does not say which key."""
     for one, home in choices(table, scope, depth + 1):
         match one:
             case ast.Dict(keys=keys, values=values):
@@ -73,7 +73,7 @@ def _held(table: ast.expr, key: ast.expr, scope: Scope, depth: int) -> Iterator[
 
 
 def _may_be(one: ast.expr, other: ast.expr) -> bool:
-    """Whether two keys may be the same. `...` stands for any."""
+    """Whether two keys may be equal. `...` stands for any key."""
     if not isinstance(one, ast.Constant) or not isinstance(other, ast.Constant) or other.value is ...:
         return True
     return bool(one.value == other.value)

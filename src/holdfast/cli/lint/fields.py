@@ -1,4 +1,4 @@
-"""Fields of classes: what an annotation says that one holds, and what makes it where a call leaves it out."""
+"""Fields of classes: their annotations, and their factories, which make them where a call leaves them out."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from .meanings import Class, Scope
 
 _FACTORIES = ("default_factory", "factory")
-"""As dataclasses, pydantic and msgspec call it, and as attrs does."""
+"""The argument's name in dataclasses, pydantic and msgspec, and in attrs."""
 _DEEPEST = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field, and the scope that its annotation and its factory are meant in."""
+    """A field, and the scope in which its annotation and its factory have their meaning."""
 
     annotation: ast.expr
     default: ast.expr | None
@@ -23,12 +23,12 @@ class Field:
 
     @property
     def factory(self) -> ast.expr | None:
-        """What makes it: `uuid4` of `field(default_factory=uuid4)`."""
+        """What makes the field by default: `uuid4` in `field(default_factory=uuid4)`."""
         return next((one.value for one in self._options() if one.arg in _FACTORIES), None)
 
     @property
     def is_given(self) -> bool:
-        """Whether a call may give it: `field(init=False)` can't be."""
+        """Whether a call may pass the field: not with `field(init=False)`."""
         return not any(
             one.arg == "init" and isinstance(one.value, ast.Constant) and one.value.value is False
             for one in self._options()
@@ -39,7 +39,7 @@ class Field:
 
 
 def fields_of(klass: Class, depth: int = 0) -> dict[str, Field]:
-    """The fields of a class by name, in the order of its parameters: those of the classes above it come first."""
+    """The fields of a class by name, in the order of its parameters: fields of base classes come first."""
     found: dict[str, Field] = {}
     for base in klass.node.bases if depth < _DEEPEST else ():
         above = klass.scope.meaning(base)
@@ -52,7 +52,7 @@ def fields_of(klass: Class, depth: int = 0) -> dict[str, Field]:
 
 
 def left_to_factories(call: ast.Call, klass: Class) -> Iterator[tuple[str, ast.expr, Scope]]:
-    """The fields that a call leaves to their factories, each with that and its scope. `**given` may give any."""
+    """The fields that a call leaves to their factories: name, factory and its scope. None if `**given` may pass any."""
     if any(isinstance(one, ast.Starred) for one in call.args) or any(one.arg is None for one in call.keywords):
         return
     fields = fields_of(klass)

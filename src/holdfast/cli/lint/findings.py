@@ -1,4 +1,4 @@
-"""What was found, and the comments that allow it. A comment is `# holdfast: allow[code]`, on the line itself."""
+"""What was found, and the comments that allow it: `# holdfast: allow[code]`, on the same line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CODES = {
     "allow": "is no comment that allows anything; write # holdfast: allow[code]",
     "syntax": "can't be parsed",
 }
-"""Every code, and what it means."""
+"""Every code and its meaning."""
 
 _COMMENT = re.compile(r"#\s*holdfast:\s*(?P<what>.*)")
 _ALLOW = re.compile(r"allow\[(?P<codes>[^\]]*)\]")
@@ -35,7 +35,7 @@ _ALLOW = re.compile(r"allow\[(?P<codes>[^\]]*)\]")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """One hazard, where it stands and what to do about it."""
+    """One hazard: where it is, and what to do about it."""
 
     path: str
     line: int
@@ -49,7 +49,7 @@ class Finding:
 
 
 class Allowances:
-    """The comments of one file."""
+    """The allowing comments of one file."""
 
     def __init__(self, path: str, text: str) -> None:
         self._lines: dict[int, frozenset[str]] = {}
@@ -68,7 +68,7 @@ class Allowances:
             self._lines[line] = codes
 
     def without(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Those that no comment on one of their lines allows."""
+        """The findings that no comment on one of their lines allows."""
         return [one for one in findings if not any(one.code in codes for codes in self._on(one))]
 
     def _on(self, finding: Finding) -> Iterator[frozenset[str]]:
@@ -78,7 +78,7 @@ class Allowances:
 
 
 def _comments(text: str) -> Iterator[tuple[int, int, str]]:
-    # By tokens, so that a comment inside a string is none.
+    # By tokens: text inside a string is no comment.
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.start[1], token.string

@@ -1,4 +1,4 @@
-"""What a body must not call: by dotted path, each with its code and its fix. Tables, and one function to read them."""
+"""What a body must not call: dotted paths, each with its code and fix. Tables, and one function that reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UUID = "use holdfast.uuid4()"
 
 @dataclass(frozen=True, slots=True)
 class Hazard:
-    """Why a call is one, and what to do instead."""
+    """Why a call is a hazard, and what to do instead."""
 
     code: str
     fix: str | None = None
@@ -144,7 +144,7 @@ _PURE = frozenset(
         *("platform.python_version", "platform.python_version_tuple", "ssl.match_hostname"),
     }
 )
-"""Of these modules what does nothing real. random.Random has a rule of its own."""
+"""Names in these modules that do no real work. random.Random has a rule of its own."""
 
 _FILE_DEEDS = frozenset(
     {
@@ -185,21 +185,21 @@ _WITHOUT_TIME = {
     "time.strftime": 1,
     "email.utils.formatdate": 0,
 }
-"""They read the clock if they are given no time: with so many arguments or fewer."""
+"""Functions that read the clock if they get no time: that is, at most this many arguments."""
 _WITHOUT_ZONE = {
     "datetime.datetime().astimezone": 0,
     "holdfast.now().astimezone": 0,
     "datetime.datetime.fromtimestamp": 1,
     "datetime.date.fromtimestamp": 1,
 }
-"""They take the machine's own zone if they are given none."""
+"""Functions that use the machine's own zone if they get none: that is, at most this many arguments."""
 
 READ = {"os.environ": Hazard("environment"), "os.environb": Hazard("environment"), "sys.argv": Hazard("environment")}
-"""What is a hazard by being looked at."""
+"""Hazards even when they are only read."""
 
 
 def hazard_of(path: str, arguments: int) -> Hazard | None:
-    """Why calling `path` with so many arguments is a hazard in a body, if it is one."""
+    """Why calling `path` with this many arguments is a hazard in a body, if it is one."""
     name = path.rpartition(".")[2]
     if path in _EXACT:
         return _EXACT[path]

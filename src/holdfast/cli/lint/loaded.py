@@ -1,7 +1,7 @@
-"""What a module made when it was loaded, as `STARTED = time.time()`: the next process makes another one.
+"""Values that a module made when it was loaded, as `STARTED = time.time()`: they differ between processes.
 
-Only plain values count. What a function of somebody's was given, `engine = create_engine(os.environ["DB"])`, may be the
-same thing everywhere.
+Only plain values count. An object that was made with such a value, as `engine = create_engine(os.environ["DB"])`, may
+mean the same everywhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _DEEPEST = 12
 
 
 def made_when_loaded(binding: Binding, home: Scope) -> tuple[ast.expr, Hazard] | None:
-    """The expression by which a name of a module was made another one in every process, and why that is so."""
+    """The expression that gives a module's name another value in every process, and why."""
     return None if home.outer is not None or binding.value is None else _hazard_in(binding.value, home, 0)
 
 
@@ -52,7 +52,7 @@ def _hazard_of_call(call: ast.Call, scope: Scope, depth: int) -> tuple[ast.expr,
     path = scope.path(call.func)
     hazard = None if path is None else hazard_of(path, len(call.args) + len(call.keywords))
     if hazard is not None and hazard.code in _CODES:
-        # A seeded generator draws the same when every module is loaded.
+        # A seeded generator draws the same numbers each time that the module is loaded.
         return None if path is not None and path.startswith("random.Random().") else (call, hazard)
     parts = call.args if path in _CONVERSIONS else [call.func.value] if isinstance(call.func, ast.Attribute) else []
     return next((found for one in parts if (found := _hazard_in(one, scope, depth + 1)) is not None), None)

@@ -1,7 +1,7 @@
 """What a name or an expression stands for, as far as the text says: `dt.now` is "datetime.datetime.now".
 
 A meaning is a dotted path, in which `()` is an instance ("httpx.Client().get"); or a function, a class or a module of
-the project; or None, if nobody can tell. A name that is bound twice means what the nearest line above a use gave it.
+the project; or None, if it can't be told. A name that is bound twice has the meaning from the nearest line above.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEEPEST = 12
 
 
 class Kind(StrEnum):
-    """What a decorator has made of a function."""
+    """What the decorators make of a function."""
 
     PLAIN = "plain"
     STEP = "step"
@@ -34,17 +34,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the project, and the scope that it was defined in."""
+    """A function of the project, and the scope of its definition."""
 
     node: FunctionNode
     scope: Scope
     kind: Kind
     attribute: str | None = None
-    """`start` for `charge.start`."""
+    """`start` in `charge.start`."""
 
     @property
     def is_async(self) -> bool:
-        """Whether calling it gives a coroutine: an async generator is none."""
+        """Whether calling the function gives a coroutine. An async generator function does not."""
         if not isinstance(self.node, ast.AsyncFunctionDef):
             return False
         return not any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in own_nodes(self.node))
@@ -52,13 +52,13 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Class:
-    """A class of the project, or something that is one of it, and the scope that it was defined in."""
+    """A class of the project or an instance of it, and the scope of its definition."""
 
     node: ast.ClassDef
     scope: Scope
 
     def method(self, name: str, depth: int = 0) -> Function | None:
-        """Its own function of that name, or the one that it has from a class of the project."""
+        """The method of that name: the class's own, or inherited from a class of the project."""
         for node in reversed(self.node.body):
             if isinstance(node, FUNCTIONS) and node.name == name:
                 return self.scope.function_at(node)
@@ -70,7 +70,7 @@ class Class:
 
 
 class Scope:
-    """The names of a module or of a function, and where they get their meaning."""
+    """The names of a module or function, and where they get their meaning."""
 
     def __init__(
         self, project: Project, source: Source, outer: Scope | None = None, node: ast.AST | None = None
@@ -90,11 +90,11 @@ class Scope:
                 self.bindings.setdefault(name, []).append(binding)
 
     def inside(self, node: FunctionNode | ast.Lambda) -> Scope:
-        """The scope of a function in this one."""
+        """The scope of a function inside this one."""
         return Scope(self.project, self.source, self, node)
 
     def binding(self, name: str, line: int) -> tuple[Binding, Scope] | None:
-        """Where a name used on a line gets its meaning."""
+        """Where a name that is used on this line gets its meaning."""
         found = self.bindings.get(name)
         if found is None:
             return None if self.outer is None else self.outer.binding(name, sys.maxsize)
@@ -102,7 +102,7 @@ class Scope:
         return (above[-1] if above else found[0]), self
 
     def meaning(self, expr: ast.expr | None, depth: int = 0) -> Meaning:
-        """What an expression stands for."""
+        """What an expression stands for; see the module."""
         if expr is None or depth > _DEEPEST:
             return None
         match expr:
@@ -118,23 +118,23 @@ class Scope:
                 found = self.meaning(left, depth + 1)
                 return found if isinstance(found, str) and found.startswith("pathlib.") else None
             case ast.Constant(value=str() as text):
-                # An annotation in quotes.
+                # A quoted annotation.
                 return self._quoted(text, depth)
             case _:
                 return None
 
     def path(self, expr: ast.expr | None) -> str | None:
-        """The dotted path that an expression stands for, if that is what it is."""
+        """The dotted path that an expression stands for, if it stands for one."""
         found = self.meaning(expr)
         return found if isinstance(found, str) else None
 
     def function(self, expr: ast.expr) -> Function | None:
-        """The function of the project that an expression stands for."""
+        """The function of the project that an expression stands for, if it does."""
         found = self.meaning(expr)
         return found if isinstance(found, Function) else None
 
     def function_at(self, node: FunctionNode) -> Function:
-        """A function that is defined in this scope, with what its decorators make of it."""
+        """A function defined in this scope, with its decorators taken into account."""
         for decorator in node.decorator_list:
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
             if (kind := self._makes(target)) is not None:
@@ -173,7 +173,7 @@ class Scope:
         module = self
         while module.outer is not None:
             module = module.outer
-        # The later star wins.
+        # Of two star imports the later one wins.
         for star in reversed(module._stars):
             if _brings(star, name):
                 return module._imported(replace(star, name=name), depth)
@@ -196,7 +196,7 @@ class Scope:
         return None if binding.level else f"{path}.{binding.name}"
 
     def _module(self, source: Source) -> Scope:
-        """Another module, whose names are collected once."""
+        """The scope of another module, made once."""
         found = self._modules.get(source.path)
         if found is None:
             found = self._modules[source.path] = Scope(self.project, source)
@@ -229,7 +229,7 @@ class Scope:
         if found in _BY_TEXT:
             return self._by_text(found, call.args, depth)
         if found in _SEEDED and (call.args or call.keywords) and self.outer is not None:
-            # One at the top of a module is shared by all runs, and goes on drawing while they replay.
+            # Only inside a function. A generator at the top of a module is shared by all runs, and replays draw, too.
             return "seeded()"
         made = self._makes(call.func, depth) if found.startswith("holdfast.") and call.args else None
         if made is not None and isinstance(given := self.meaning(call.args[0], depth + 1), Function):
@@ -237,12 +237,12 @@ class Scope:
         return f"{found}()"
 
     def _by_text(self, path: str, args: list[ast.expr], depth: int) -> Meaning:
-        """What a call names by a text that stands there: `getattr(time, "time")`, `import_module("time")`."""
+        """What a call names by a literal string: `getattr(time, "time")`, `import_module("time")`."""
         match path, args:
             case "builtins.getattr", [of, ast.Constant(value=str() as name), *_]:
                 return self._member(self.meaning(of, depth + 1), name, depth)
             case "builtins.__import__", [ast.Constant(value=str() as name)]:
-                # As `import os.path` does, it gives the outer one.
+                # Like `import os.path`, it returns the outermost package.
                 return self._imported(Binding(0, path=name.partition(".")[0]), depth)
             case "importlib.import_module", [ast.Constant(value=str() as name)]:
                 return self._imported(Binding(0, path=name), depth)
@@ -261,15 +261,15 @@ Meaning = str | Function | Class | Scope | None
 
 
 def _instance(of: Meaning) -> Meaning:
-    """What something of this type stands for."""
+    """The meaning of an instance of this type."""
     if isinstance(of, str):
-        # Whoever was handed a generator did not make it: holdfast.rng() is one, too.
+        # The code did not make this generator: it may be holdfast.rng().
         return "seeded()" if of in _GENERATORS else f"{of}()"
     return of if isinstance(of, Class) else None
 
 
 def _brings(star: Binding, name: str) -> bool:
-    """Whether `from ... import *` may have brought a name. Of the standard library only what is loaded is known."""
+    """Whether `from ... import *` may have bound a name. For the standard library, only loaded modules are known."""
     if star.path == "holdfast":
         return name in _PUBLIC
     if star.path in sys.stdlib_module_names:
@@ -278,7 +278,7 @@ def _brings(star: Binding, name: str) -> bool:
 
 
 def _canonical(path: str) -> str:
-    """Public names by their shortest path, whichever room they were taken from."""
+    """A public name by its shortest path, whichever room it was imported from."""
     parts = path.split(".")
     if parts[0] == "holdfast" and len(parts) > 2 and parts[1] in _ROOMS:
         del parts[1]
@@ -293,4 +293,4 @@ _PUBLIC = frozenset(
         *("AsyncClient", "Worker"),
     }
 )
-"""What `from holdfast import *` may bring, as far as it matters here."""
+"""The names of `from holdfast import *` that matter here."""

@@ -1,4 +1,4 @@
-"""Files, parsed, and how the modules of a project find each other: as files, for nothing is ever imported."""
+"""Source files, parsed, and how the modules of a project find each other: as files, for nothing is imported."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from holdfast.errors import DefinitionError
 
 _LEVELS = 6
-"""So many folders above a file are searched for the modules that it imports."""
+"""A file's imports are searched for in this many folders above it."""
 
 
 class Source:
-    """One file: its text and its tree, with a way from a node to the one around it."""
+    """One file: its text and its tree, and how to get from a node to its parent."""
 
     def __init__(self, path: Path, text: str, tree: ast.Module) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class Source:
 
 
 class Project:
-    """The files that were looked at so far, by path."""
+    """The files that were read so far, by path."""
 
     def __init__(self, roots: Sequence[Path] = ()) -> None:
         self._roots = tuple(roots)
@@ -48,18 +48,18 @@ class Project:
         self._modules: dict[tuple[str, int, Path], Source | None] = {}
 
     def source(self, path: Path) -> Source:
-        """A file, parsed. Raises SyntaxError, OSError and UnicodeDecodeError."""
+        """Read and parse a file. Raises SyntaxError, OSError and UnicodeDecodeError."""
         path = path.resolve()
         found = self._sources.get(path)
         if found is None:
-            # As Python reads it: by its byte order mark, or by the encoding that its first lines name.
+            # Decoded as Python does: by its byte order mark, or by the encoding that its first lines declare.
             with tokenize.open(path) as lines:
                 text = lines.read()
             found = self._sources[path] = Source(path, text, ast.parse(text, str(path)))
         return found
 
     def module(self, name: str, level: int, importer: Path) -> Source | None:
-        """The module that `from ..name import` means in a file, if it is a file of this project that can be read."""
+        """The module that `from ..name import` in a file refers to, if it is a readable file of this project."""
         asked = (name, level, importer.parent)
         if asked not in self._modules:
             self._modules[asked] = self._found(name, level, importer)
@@ -73,7 +73,7 @@ class Project:
             places = [*importer.parents[:_LEVELS], *self._roots]
         for place in places:
             package = place.joinpath(*parts, "__init__.py")
-            # Without a name it is the folder itself, which may be the root, and then has no name, either.
+            # Without a name, the folder itself is meant.
             candidates = [place.joinpath(*parts[:-1], f"{parts[-1]}.py"), package] if parts else [package]
             for candidate in candidates:
                 if candidate.is_file():
@@ -88,9 +88,9 @@ class Project:
 
 
 def files_of(targets: Sequence[str], *, ignore: Sequence[str], directory: Path, home: Path | None) -> list[Path]:
-    """The files that targets name, as `holdfast worker` takes them: modules, `module:attribute`, files and folders.
+    """The files that targets name, as for `holdfast worker`: modules, `module:attribute`, files and folders.
 
-    Raises DefinitionError for one that is not there. Without targets it is `workflows` in `directory` or `home`.
+    Raises DefinitionError for a target that does not exist. The default is `workflows` in `directory` or `home`.
     """
     roots = [directory, *([] if home is None else [home]), directory / "src"]
     found: dict[Path, None] = {}

@@ -1,5 +1,5 @@
-"""What hashes by its number in a body, as far as the text says: its tasks, futures and Pendings. A set of them is
-iterated in one order wherever it is replayed.
+"""Whether an expression holds only the body's tasks, futures and Pendings. They hash by number, so a set of them has
+the same order on every replay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _DEEPEST = 8
 
 
 def is_task(element: ast.expr, scope: Scope, depth: int = 0) -> bool:
-    """A task, a future or a Pending, made there or under a name that was given one. `*tasks` stands for all of them."""
+    """Whether this is a task, future or Pending, made here or assigned to a name. `*tasks` stands for all of them."""
     match element:
         case ast.Starred(value=value):
             return are_tasks(value, scope, depth + 1)
@@ -27,7 +27,7 @@ def is_task(element: ast.expr, scope: Scope, depth: int = 0) -> bool:
 
 
 def are_tasks(expr: ast.expr, scope: Scope, depth: int = 0) -> bool:
-    """Whether that is all that a list, a set or a comprehension holds, or what is made of one."""
+    """Whether a list, a set, a comprehension or a copy of one holds nothing else."""
     if depth > _DEEPEST:
         return False
     match expr:
@@ -54,7 +54,7 @@ def are_tasks(expr: ast.expr, scope: Scope, depth: int = 0) -> bool:
 
 
 def is_filled_with_tasks(name: str, scope: Scope, depth: int = 0) -> bool:
-    """Whether only tasks are ever added to it."""
+    """Whether only tasks are ever added to this name."""
     added = [
         node.args[0]
         for node in ast.walk(scope.source.tree)

@@ -1,7 +1,7 @@
-"""Keys that several members of a set may share: where they do, `sorted`, `min` and `max` go by the set's own order.
+"""Sorting a set by a key that its members may share: `sorted`, `min` and `max` then go by the set's own order.
 
-Only keys that plainly say less than what they are made of count: a length, a sign, a text in small letters. The id of
-an order may well be its own.
+Only keys that clearly lose information count: a length, a sign, a text in lower case. The id of an order may well be
+unique.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COARSE_METHODS = frozenset(
 
 
 def tied_in(node: ast.AST, scope: Scope) -> tuple[ast.expr, ast.expr] | None:
-    """The set that this very node sorts, or takes the first of, by a key that members may share; and that key."""
+    """The set and the key, if this very node sorts a set, or takes its first, by a key that members may share."""
     if not isinstance(node, ast.Call) or len(node.args) != 1 or scope.path(node.func) not in _SORTERS:
         return None
     key = next((one.value for one in node.keywords if one.arg == "key"), None)
@@ -37,7 +37,7 @@ def tied_in(node: ast.AST, scope: Scope) -> tuple[ast.expr, ast.expr] | None:
 
 
 def _is_coarse(key: ast.expr, scope: Scope) -> bool:
-    """Whether a function, by its name or written out, gives the same for things that differ."""
+    """Whether a key function gives the same for things that differ."""
     if isinstance(key, ast.Lambda):
         return _says_less(key.body, scope)
     if _is_named_so(key, scope):

@@ -1,7 +1,7 @@
-"""Iteration over sets: strings hash anew in every process, so that a set of them has another order on every replay.
+"""Iteration over sets: strings hash differently in every process, so a set of them has another order on every replay.
 
-Sets of a body's own tasks and futures are fine, for those hash by their number; so are sets of whole numbers that stand
-in the text. What doesn't care for order (sorted, sum, min, len, `in`, another set) is fine, too.
+Sets of the body's own tasks and futures are fine, for those hash by number; so are literal sets of whole numbers. Uses
+that ignore the order (sorted, sum, min, len, `in`, another set) are fine, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IN_ORDER = frozenset(
         *("collections.OrderedDict.fromkeys", "collections.Counter"),
     }
 )
-"""Functions that hand on the order of what they are given."""
+"""Functions that pass on the order of their argument."""
 _WITHOUT_ORDER = frozenset(
     {
         *("builtins.sorted", "builtins.sum", "builtins.min", "builtins.max", "builtins.any", "builtins.all"),
@@ -36,7 +36,7 @@ _COPIES = _CALLING | {
     *("builtins.list", "builtins.tuple", "builtins.iter"),
     *("itertools.chain", "itertools.chain.from_iterable"),
 }
-"""Functions that give what they are given, or what is made of each, in its order, and nothing beside that tells it."""
+"""Functions that return their argument, or what they make of each element, in its order, and nothing else of it."""
 _TEXTS = frozenset({"builtins.str", "builtins.repr", "builtins.ascii", "builtins.format"})
 _TELLING = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _HOLDERS = (ast.Starred, ast.GeneratorExp, ast.ListComp, ast.List, ast.Tuple)
@@ -44,7 +44,7 @@ _OPERATORS = (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)
 
 
 def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
-    """Whether an expression is a set whose order may be another one on replay, as far as the text says."""
+    """Whether an expression is a set whose order may differ on replay, as far as the text says."""
     if expr is None or depth > 8:
         return False
     match expr:
@@ -63,7 +63,7 @@ def is_set(expr: ast.expr | None, scope: Scope, depth: int = 0) -> bool:
         case ast.IfExp(body=one, orelse=other):
             return is_set(one, scope, depth + 1) or is_set(other, scope, depth + 1)
         case ast.BoolOp(op=op, values=values):
-            # Of `a and b` only the last is ever iterated over with anything in it.
+            # `a and b` gives either an empty `a`, or `b`.
             return any(is_set(one, scope, depth + 1) for one in (values if isinstance(op, ast.Or) else values[-1:]))
         case ast.NamedExpr(value=value):
             return is_set(value, scope, depth + 1)
@@ -103,7 +103,7 @@ def unordered_in(node: ast.AST, scope: Scope) -> ast.expr | None:
 
 
 def minds_no_order(node: ast.AST, scope: Scope) -> bool:
-    """Whether what iterates here asks for nothing meanwhile, and only hands on to what doesn't care for order."""
+    """Whether this iteration does nothing durable meanwhile, and feeds only something that ignores the order."""
     if _asks_for_each(node, scope):
         return False
     if isinstance(node, ast.SetComp):
@@ -130,7 +130,7 @@ def minds_no_order(node: ast.AST, scope: Scope) -> bool:
 
 
 def copied_from(expr: ast.expr, scope: Scope) -> ast.expr:
-    """What something is made of that has as much order as that: `names` of `list(names)`."""
+    """The expression whose order this one has: `names` for `list(names)`."""
     match expr:
         case ast.GeneratorExp(generators=[first, *_]) | ast.ListComp(generators=[first, *_]):
             return copied_from(first.iter, scope)
@@ -143,7 +143,7 @@ def copied_from(expr: ast.expr, scope: Scope) -> ast.expr:
 
 
 def _asks_for_each(node: ast.AST, scope: Scope) -> bool:
-    """Whether it asks for something durable with each that it goes over. What it goes over is made before."""
+    """Whether something durable is done for each element. The first iterable is made before that, so it is left out."""
     parts: list[ast.AST] = []
     match node:
         case ast.GeneratorExp(elt=elt, generators=[first, *rest]) | ast.ListComp(elt=elt, generators=[first, *rest]):
@@ -169,8 +169,8 @@ def _unordered_call(call: ast.Call, scope: Scope) -> ast.expr | None:
 
 
 def is_only_told(node: ast.AST, scope: Scope) -> bool:
-    """Whether a text is only printed, logged or said by an error: it may say the same in another order. What a step or
-    a child is given with it, or asked for because of it, is not."""
+    """Whether a text is only printed, logged or raised, so that its order does not matter. Not if a step or a child
+    gets it, or is asked for because of it."""
     parent = scope.source.parent(node)
     while isinstance(parent, (ast.expr, ast.keyword)):
         if _asks(parent, scope):
@@ -184,7 +184,7 @@ def is_only_told(node: ast.AST, scope: Scope) -> bool:
 
 
 def _asks(node: ast.AST, scope: Scope) -> bool:
-    """Whether what stands in this very node goes into something durable, or decides whether that is asked for."""
+    """Whether this very node puts its contents into something durable, or decides whether that is done."""
     match node:
         case ast.Await() | ast.Yield() | ast.YieldFrom():
             return True
@@ -210,7 +210,7 @@ def _is_made(call: ast.Call, scope: Scope, depth: int) -> bool:
 
 
 def _returns_set(call: ast.Call, scope: Scope, depth: int) -> bool:
-    """Whether a function of the project says that it returns one, or is a helper that says nothing and does."""
+    """Whether a function of the project is annotated to return a set, or is a helper without annotation that does."""
     found = scope.meaning(call.func)
     if not isinstance(found, Function) or found.attribute is not None:
         return False
@@ -230,7 +230,7 @@ def _is_named(name: str, line: int, scope: Scope, depth: int) -> bool:
         return True
     if binding.value is None:
         return False
-    # An empty set that is filled later has no order, either.
+    # A set that begins empty and is filled later has no order, either.
     is_empty = isinstance(binding.value, ast.Call) and not binding.value.args and not binding.value.keywords
     if is_empty and isinstance(binding.value, ast.Call) and home.path(binding.value.func) == "builtins.set":
         return not is_filled_with_tasks(name, home)
@@ -272,7 +272,7 @@ def _is_set_type(annotation: ast.expr | None, scope: Scope) -> bool:
 
 
 def _is_view(expr: ast.expr) -> bool:
-    """`prices.keys()`: two of them make a set."""
+    """Whether this is `prices.keys()` or the like: an operator on two of them makes a set."""
     return isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute) and expr.func.attr in ("keys", "items")
 
 
