@@ -1,7 +1,7 @@
-"""The durable functions as a `def` body uses them: each blocks this run, holds no thread, and returns its value.
+"""The durable functions for `def` bodies: each blocks this run, holds no thread, and returns its value.
 
 The same names in `holdfast` do the same at run time in a `def` body, but are typed for `await`; these are typed for
-blocking. In an async body they block the calling task only.
+blocking. In an async body they block only the calling task.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def gather(*pendings: Pending[Any], return_exceptions: bool = False) -> list[Any
     """
     body = body_for("blocking.gather()")
     for one in pendings:
-        # In an async body it may also be the coroutine of a step.
+        # In an async body it may also be a step's coroutine.
         if not isawaitable(one):
             raise _no_pending("gather", one)
     return body.block(asyncio.gather(*pendings, return_exceptions=return_exceptions))
@@ -95,7 +95,7 @@ def gather(*pendings: Pending[Any], return_exceptions: bool = False) -> list[Any
 def wait(
     pendings: Iterable[Pending[T]], *, timeout: Duration | None = None, return_when: str = asyncio.ALL_COMPLETED
 ) -> tuple[set[Pending[T]], set[Pending[T]]]:
-    """Block until all of them have ended, or the first, or the time is over; returns those that have, and the others.
+    """Block until all have ended, the first has, or the time is over; returns those that have ended, and the others.
 
     Nothing is cancelled.
     """
@@ -103,13 +103,13 @@ def wait(
     seconds = None if timeout is None else microseconds(timeout, what="wait(timeout=)") / 1_000_000
     left = _listed("wait", pendings)
     for pending in left:
-        # It counts as looked at, even if a timeout comes before what waits for it has begun.
+        # This counts as looking at it, in case a timeout comes before the task that waits has begun.
         pending.done()
     return body.run_inside(asyncio.wait(left, timeout=seconds, return_when=return_when))
 
 
 def as_completed(pendings: Iterable[Pending[T]], *, timeout: Duration | None = None) -> Iterator[Pending[T]]:
-    """Each of them as it ends; raises WaitTimeout when the time is over and some have not."""
+    """Each one as it ends; raises WaitTimeout when the time is over and some have not ended."""
     body = body_for("blocking.as_completed()")
     race = _Race(_listed("as_completed", pendings))
     end = None if timeout is None else body.now() + microseconds(timeout, what="as_completed(timeout=)")
@@ -127,7 +127,7 @@ def as_completed(pendings: Iterable[Pending[T]], *, timeout: Duration | None = N
 
 
 def _listed(what: str, pendings: Iterable[Pending[T]]) -> list[Pending[T]]:
-    # One by itself can be iterated, too: that is how it is awaited.
+    # A single Pending can be iterated, too, since it can be awaited.
     if asyncio.isfuture(pendings):
         raise DefinitionError(
             f"blocking.{what}(): expected several Pendings, such as [step.start(...)], not one; it has .result()"
@@ -147,7 +147,7 @@ def _no_pending(what: str, given: object) -> DefinitionError:
 
 
 class _Race(Generic[T]):
-    """Pendings of which each calls once, when it has ended: to ask them all about each one's end would be quadratic."""
+    """Pendings that each call back when they end: waiting for all of them anew after each end would be quadratic."""
 
     def __init__(self, pendings: list[Pending[T]]) -> None:
         self._pendings = pendings
@@ -161,7 +161,7 @@ class _Race(Generic[T]):
             pending.add_done_callback(self._end)
 
     async def next(self, seconds: float | None) -> list[Pending[T]]:
-        """Those that have ended since, in the order given; none if the time is over first."""
+        """Those that have ended since the last call, in the order given; none if the time is over first."""
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
         timer = None if seconds is None else loop.call_later(seconds, self._wake)
@@ -176,7 +176,7 @@ class _Race(Generic[T]):
         return [self._pendings[place] for place in ended]
 
     def leave(self) -> None:
-        """Be called no more."""
+        """Remove the callbacks."""
         for pending in self._places:
             pending.remove_done_callback(self._end)
 

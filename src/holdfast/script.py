@@ -25,7 +25,7 @@ R = TypeVar("R")
 Middleware: TypeAlias = Callable[[StepInfo], Any]
 _POLL = 0.5
 _SELDOM = 64
-"""After how many polls, at most, it is looked whether somebody serves what the run waits for."""
+"""At most so many polls pass before the next check that some worker serves what the run waits for."""
 _MANY = 100
 _log = logging.getLogger("holdfast.worker")
 _OPTIONS = frozenset(field.name for field in fields(StartOptions))
@@ -58,12 +58,13 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
 
         receipt = holdfast.run(checkout, order, key="order-42")
 
-    The whole thing for scripts: it starts the run, works on it, and waits for its end. With a `key`, a script that was
-    killed goes on where it was when it is run again: its journal is replayed, steps whose results are recorded are not
-    executed again, those that were in flight are. If the run failed or was cancelled, it goes on from its last failure,
-    as a new run; if it has completed, its result is returned and nothing is executed. Without one, each call is another
-    run. `checkout.options(key=..., deadline=...)` is the way to give more options. An argument whose name is also one
-    of the options here is given by position, else BadArguments, as for all that does not fit the workflow.
+    It starts the run, works on it, and waits for its end, which is all that a script needs. With a `key`, a script that
+    was killed goes on where it was when it is run again: the journal is replayed, steps whose results are recorded are
+    not executed again, and steps that were in flight are. If the run failed or was cancelled, it goes on from its last
+    failure, as a new run; if it has completed, its result is returned and nothing is executed. Without a key, each call
+    is another run. `checkout.options(key=..., deadline=...)` is the way to give more options. An argument whose name is
+    also one of the options here must be given by position, else BadArguments, as for all arguments that don't fit the
+    workflow.
 
     `url` and `namespace` say where runs are kept; they default to the settings, and these to `sqlite:///holdfast.db`.
     The worker inside serves the workflows found in the globals and closures of the one given, transitively, on the
@@ -71,11 +72,11 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
     of another workflow, such as one that is imported inside the body, waits for a worker that has it: an error in the
     log names it.
 
-    Raises RunFailed, whose cause is what left the body, or RunCancelled. A run that is blocked, as by code that no
-    longer matches its journal, raises that error instead of waiting for other code; it is intact, and goes on when the
-    script was mended. Ctrl-C waits for steps in flight, leaves the run intact, says how to go on and raises
-    KeyboardInterrupt, even if the run has ended by then; a second one exits. Inside a running event loop it raises
-    MisplacedCall: use a client there.
+    Raises RunFailed, whose cause is the body's own exception, or RunCancelled. If the run is blocked, for instance
+    because the code no longer matches its journal, that error is raised instead of waiting for other code; the run is
+    intact, and goes on when the script was mended. Ctrl-C waits for steps in flight, leaves the run intact, says how to
+    go on and raises KeyboardInterrupt, even if the run has ended by then; a second Ctrl-C exits. Inside a running event
+    loop it raises MisplacedCall: use a client there.
     """
     refuse_in_body(
         "holdfast.run()",
@@ -102,7 +103,7 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
 def _check_names(
     workflow: Workflow[..., Any], args: tuple[Any, ...], own: Collection[str], kwargs: Mapping[str, Any]
 ) -> None:
-    """Refuse an option that could as well be an argument, or is none of these: guessing wrong would be silent."""
+    """Refuse an option that may be meant as an argument, or is no option here: guessing wrong would go unnoticed."""
     parameters = inspect.signature(workflow.fn).parameters
     for name in [*parameters][len(args) :]:
         if name in own:
@@ -131,7 +132,7 @@ async def _run(
 ) -> Any:
     asyncio.get_running_loop().set_default_executor(LoopThreads())
     async with AsyncClient(url, namespace=namespace) as client:
-        # Executed here, so in the version that is here: who else has which one does not matter.
+        # It is executed here, so in this version, whichever versions others have.
         started = await client._start(workflow, (args, kwargs), StartOptions(), is_served=True)
         served = workflows_of(workflow)
         _refuse_stranger(started, served)
@@ -144,7 +145,7 @@ async def _run(
             if waiting.done() and not _is_told_to_stop(worker, working):
                 return await waiting
             await working
-            # The Ctrl-C is for the script, even if the run has ended while its steps in flight were waited for.
+            # The Ctrl-C is meant for the script, even if the run ended while its steps in flight were waited for.
             raise KeyboardInterrupt from await _say_how_to_go_on(started, workflow)
         finally:
             worker.stop()
@@ -161,7 +162,7 @@ def _is_told_to_stop(worker: Worker, working: asyncio.Future[None]) -> bool:
 
 
 async def _say_how_to_go_on(started: AsyncRun[Any], workflow: Workflow[..., Any]) -> HoldfastError | None:
-    """Unless the run has failed or was cancelled: that is returned, and says it by itself."""
+    """Print how to go on. If the run has failed or was cancelled, return that error instead, which says it."""
     has_key = workflow.start_options.key is not None
     way = "call holdfast.run with the same key to go on" if has_key else "a worker that knows it goes on with it"
     said = f"is intact; {way}."
@@ -177,7 +178,7 @@ async def _say_how_to_go_on(started: AsyncRun[Any], workflow: Workflow[..., Any]
 
 
 def _refuse_stranger(started: AsyncRun[Any], served: list[Workflow[Any, Any]]) -> None:
-    """A live run with that key may be of a version that this script does not have: it would wait for ever."""
+    """Refuse a live run of a version that this script does not have: it would wait for ever."""
     record = started.record
     if record is None or record.status.is_final:
         return
@@ -191,7 +192,7 @@ def _refuse_stranger(started: AsyncRun[Any], served: list[Workflow[Any, Any]]) -
 
 
 async def _serve(worker: Worker, started: AsyncRun[Any]) -> None:
-    """Have the worker take the run on whichever queue it is: what the settings say is about those of others."""
+    """Make the worker serve the run's own queue, too, whichever queues the settings say."""
     record = started.record or (await started.refresh()).record
     assert record is not None
     lane = Lane(record.workflow, record.version, record.queue)
@@ -207,33 +208,35 @@ async def _end_of(client: AsyncClient, started: AsyncRun[Any], worker: Worker) -
             return await started.result(timeout=_POLL)
         except TimeoutError:
             polls += 1
-            # While the store is away nobody can say, and the worker waits for it, too.
+            # While the store is away this can't be known, and the worker waits for it, too.
             with contextlib.suppress(StoreAway):
                 run_id = await _raise_if_blocked(client, run_id, worker)
-                # Soon, and then more and more seldom: a run may wait for days.
+                # Often at first, then more and more seldom: a run may wait for days.
                 if polls & (polls - 1) == 0 or polls % _SELDOM == 0:
                     await _tell_unserved(client, run_id, worker, told)
 
 
 async def _raise_if_blocked(client: AsyncClient, run_id: str, worker: Worker) -> str:
-    """Raise what blocks the run, or the one that goes on after it; returns the id of that one."""
+    """Raise what blocks the run, or the last run that continues it; returns the id of that one."""
     known = [one.renewed_at for one in await client.workers() if one.id == worker.id]
     record = await last_of(client.store, run_id)
     if record is None:
         return run_id
     if record.blocked is None or record.due_at is None:
         return record.id
-    # One that was blocked before is due since this worker came, which may hold the fix; blocked again, later.
+    # Registering this worker, which may have the fix, made blocked runs due at once. One that was blocked again is due
+    # later.
     if known and record.owner is None and record.due_at > known[0]:
         raise blocking_error(record.blocked)
     return record.id
 
 
 async def _tell_unserved(client: AsyncClient, run_id: str, worker: Worker, told: set[Lane]) -> None:
-    """Say, once of each, what the run can't get to its end without and no live worker has: else it hangs in silence."""
+    """Log, once each, which workflows the run needs and no live worker has: otherwise the script would hang in
+    silence."""
     workers = await client.workers()
     if all(one.id != worker.id for one in workers):
-        return  # It has yet to come.
+        return  # this worker has yet to register
     served = {lane for one in workers for lane in one.lanes}
     async for record in _family(client.store, run_id):
         lane = Lane(record.workflow, record.version, record.queue)
@@ -249,7 +252,7 @@ async def _tell_unserved(client: AsyncClient, run_id: str, worker: Worker, told:
 
 
 async def _family(store: Store, run_id: str) -> AsyncIterator[RunRecord]:
-    """A run and the live ones among its children and theirs, not all of them if there are many."""
+    """A run and its live descendants, but not all of them if there are many."""
     record = await store.get_run(run_id)
     todo = [] if record is None or record.status.is_final else [record]
     for _ in range(_MANY):
@@ -263,7 +266,7 @@ async def _family(store: Store, run_id: str) -> AsyncIterator[RunRecord]:
 def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:
     """The workflow and all others that its body can name, transitively, through globals, closures and defaults.
 
-    Named are also attributes of modules and classes, and what a collection or a partial call holds.
+    That includes attributes of modules and classes, and the contents of collections and partial calls.
     """
     found: dict[int, Workflow[Any, Any]] = {}
     seen: set[int] = set()
@@ -297,7 +300,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 
 def _within(things: list[Any], names: set[str]) -> Iterator[Any]:
-    """These things, and what code that has these names can get from them."""
+    """These things, and everything that code with these names can reach through them."""
     seen: set[int] = set()
     while things:
         one = things.pop()
@@ -314,7 +317,8 @@ def _within(things: list[Any], names: set[str]) -> Iterator[Any]:
 
 
 def _may_name_workflows(thing: Any, module: str) -> bool:
-    """Workflows and steps do, and functions beside them. All other code is never followed: there is much of it."""
+    """Whether code is followed: workflows and steps are, and functions in modules that have some. All other code is too
+    much."""
     if _is_defined(thing) or getattr(thing, "__module__", None) == module:
         return True
     is_own = isinstance(thing, FunctionType) and not thing.__module__.startswith("holdfast.")

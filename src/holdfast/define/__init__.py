@@ -1,4 +1,4 @@
-"""@workflow, @step, and the functions a body may call.
+"""@workflow, @step, and the functions that a body may call.
 
 They reach the engine through one contextvar, never by import.
 """

@@ -14,14 +14,15 @@ from .steps import checked_name
 
 T = TypeVar("T")
 _WAITS = vars(asyncio.tasks)
-"""Where asyncio waits for others. A cancel that its loop was told to call later comes from elsewhere."""
+"""The module in which asyncio waits for futures and cancels them. A cancel that a body made with call_later comes from
+elsewhere."""
 
 
 class ChildRun(Pending[T]):
-    """A child run under way: what `workflow.start(...)` gives in a body.
+    """A child run under way: what `workflow.start(...)` returns in a body.
 
     It is a Pending: await it, gather it, or call `.result()` in a `def` body. A child that failed raises its own
-    exception, noted with the run's id; one that was cancelled raises RunCancelled.
+    exception, noted with the run's id; a cancelled child raises RunCancelled.
     """
 
     __slots__ = ("id",)
@@ -32,16 +33,18 @@ class ChildRun(Pending[T]):
         """The child's run id."""
 
     def signal(self, name: str, payload: Any = None) -> None:
-        """Send the child a signal, with this turn: once, and not again on replay; dropped if the child has ended."""
+        """Send the child a signal, with this turn: once, and not again on replay; it is dropped if the child has
+        ended."""
         body_for("ChildRun.signal()").send_signal(self.id, checked_name(name), payload)
 
     def cancel(self, msg: Any | None = NOT_GIVEN) -> bool:
-        """Ask the child to end, with this turn; False if it has ended. Its end is delivered as always: to wait for it
-        raises RunCancelled once it has ended cancelled, and it may clean up until then. A run that was there before
+        """Ask the child to end, with this turn; False if it has ended. Its end is delivered as always: the child may
+        clean up first, and waiting for it raises RunCancelled once it has ended cancelled. A run that was there before
         and was only joined goes on."""
         if msg is not NOT_GIVEN or sys._getframe(1).f_globals is _WAITS:
-            # asyncio's own: whoever waits here is cancelled or out of time, and calls it off. It says why, but for
-            # wait_for on Python 3.11, which then waits until this is done: a child's cleanup may take its time.
+            # asyncio cancels the wait: the waiting task was cancelled or is out of time. asyncio says so by passing a
+            # message, except in wait_for on Python 3.11, which then waits until this is done: a child's cleanup may
+            # take long.
             return super().cancel(None if msg is NOT_GIVEN else msg)
         if self.done():
             return False

@@ -1,8 +1,9 @@
-"""A chunk of a map over a workflow: a run between the one that maps and those of the items, which are its children.
+"""Chunk runs: a map over a workflow begins one for each chunk of its items, and it begins the items' runs as its
+children.
 
-It is a run of a workflow of its own, which every worker serves on every queue that it serves. Such a worker need not
-know the workflow of the items: a chunk run begins them by their name, and hands their arguments, results and errors on
-as they are stored. So the run that maps has two entries a chunk in its journal, and the chunk run two an item.
+A chunk run is a run of a workflow of its own, which every worker serves on every queue that it serves. The worker need
+not know the workflow of the items: a chunk run begins it by name, and hands arguments, results and errors on as they
+are stored. So the run that maps has two entries a chunk in its journal, and the chunk run two an item.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from .scope import body_for
 from .workflows import AsyncWorkflow, StartOptions, Workflow
 
 Outcome = tuple[list[str | None], dict[int, tuple[str, str]]]
-"""The results of the first items in order, as they are stored, and what is to be said of those that failed."""
+"""The stored results of the first items, in order, and the error class and message of each that failed, by its
+place."""
 _FULL = 4
-"""What part of the largest payload is enough, for items are still under way, and text inside text grows."""
+"""A chunk run is full when its results take this part of the largest payload: items are still under way, and text
+inside text grows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a chunk run is told beside its items: what to begin, how, and how many at a time."""
+    """What a chunk run is told beside its items: which runs to begin, how, and how many at a time."""
 
     workflow: str
     version: str
@@ -39,7 +42,8 @@ class Order:
     share: int
     collects: bool
     room: int | None = None
-    """How large its results may be together. Told, for the next worker may take payloads of another size."""
+    """How large its results may be together. It is told this, for its next worker may allow payloads of another
+    size."""
     delay: int | None = None
     due_at: Instant | None = None
     deadline: int | None = None
@@ -52,23 +56,23 @@ class Order:
 
 
 class Unseen(AsyncWorkflow[..., Any]):
-    """A workflow of which a chunk run knows the name, and what its runs are begun with.
+    """The workflow of the items, as a chunk run knows it: by its name, and by how its runs are begun.
 
-    Its one argument is a call as text, and so are its results; a run of it that failed raises `Relayed`.
+    Its one argument is a call as text, and its result is text, too. A failed run of it raises `Relayed`.
     """
 
 
 class ChunkRuns(AsyncWorkflow[..., Any]):
-    """The workflow of chunk runs; `home` is the module of the workflow that the items are of."""
+    """The workflow of chunk runs; `home` is the module of the items' workflow."""
 
     items: Workflow[..., Any]
-    """The workflow that the items are of, where a body asks for such a run."""
+    """The workflow of the items. Known only where a body asks for a chunk run."""
 
 
 def asked_of(order: Order, calls: list[str]) -> bytes:
-    """What a body asks a chunk run for, to be compared on replay: what to call, and what failures mean.
+    """The bytes of an ask for a chunk run that replay compares: what to call, and whether failures are collected.
 
-    How the runs of the items are begun is none of it, as with any child, and may change under live runs.
+    How the items' runs are begun is left out, as for any child, and may change under live runs.
     """
     parts = (msgspec.json.encode(order.workflow), msgspec.json.encode(order.collects), *map(from_text, calls))
     return b"[" + b",".join(parts) + b"]"
@@ -77,8 +81,8 @@ def asked_of(order: Order, calls: list[str]) -> bytes:
 async def run_chunk(order: Order, calls: list[str]) -> Outcome:
     """The body of a chunk run.
 
-    Its results are one value, which has a limit: when they are large, it begins no more items and ends with those that
-    it has begun, which are the first ones. Another chunk run goes on with the others.
+    Its results are one value, whose size is limited: when they are large, it begins no more items and ends with those
+    that it has begun, which are the first ones. Another chunk run goes on with the rest.
     """
     body = body_for("holdfast.map()")
     unseen = _unseen(order)
@@ -101,7 +105,7 @@ async def run_chunk(order: Order, calls: list[str]) -> Outcome:
                 todo.clear()
         except (Relayed, RunCancelled) as error:
             if not order.collects:
-                # It is this run's own error then, and so the one of the run that maps.
+                # Then the error is this run's own, and so becomes the error of the run that maps.
                 raise
             failures[place] = error.type if isinstance(error, Relayed) else type(error).__name__, str(error)
 
@@ -110,11 +114,11 @@ async def run_chunk(order: Order, calls: list[str]) -> Outcome:
 
 
 CHUNK_RUNS = ChunkRuns(run_chunk, name="holdfast.map")
-"""Known to every worker, on each of its queues."""
+"""The one workflow that every worker knows, on each of its queues."""
 
 
 def orders_for(target: Workflow[..., Any], shares: list[int], collects: bool, max_payload: int) -> list[Order]:
-    """What chunk runs are told, for each of these shares of the items under way."""
+    """The orders of the chunk runs, one for each share of the items under way."""
     options = target.start_options
     if options.id is not None or options.key is not None:
         raise DefinitionError(
@@ -143,12 +147,13 @@ def orders_for(target: Workflow[..., Any], shares: list[int], collects: bool, ma
 
 
 def chunk_runs(target: Workflow[..., Any]) -> ChunkRuns:
-    """The workflow of chunk runs, for items of this one: on its queue, where whoever serves it serves them, too."""
+    """The workflow of chunk runs for items of this workflow, on its queue: whoever serves that serves chunk runs,
+    too."""
     options = target.start_options
     made = CHUNK_RUNS.options(
         queue=options.queue or target.queue, priority=options.priority, retention=_duration(_retention(target))
     )
-    # Errors of the items are told by these runs: classes of `__main__` are looked for where the items' workflow is.
+    # These runs raise the errors of items, so classes of `__main__` are looked up where the items' workflow is.
     made.home, made.items = target.home, target
     return made
 

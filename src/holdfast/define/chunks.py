@@ -1,7 +1,7 @@
-"""A chunk of a map: the step that executes another step for several items, one after the other.
+"""A chunk of a map over a step: one step that calls the mapped step's function for several items, one after the other.
 
-It is one step and one entry of the journal. Each item has its own attempts and its own timeout, as its step says. What
-its items have come to is undone item by item: if one fails for good, those before it are recorded with the failure.
+It is one step and one entry of the journal. Each item has its own attempts and its own timeout, as its step says.
+Results are undone item by item: if one item fails for good, the results before it are recorded with the failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .scope import StepInfo, current_scope
 from .steps import AsyncStep, BlockingStep, Step
 
 Outcome = tuple[list[Any], dict[int, tuple[str, str]]]
-"""The results of the items in order, and what is to be said of those that failed."""
+"""The results of the items in order, and the error class and message of each that failed, by its place."""
 
 
 def chunk_step(target: Step[..., Any], collects: bool) -> Step[..., Any]:
@@ -37,9 +37,9 @@ def chunk_step(target: Step[..., Any], collects: bool) -> Step[..., Any]:
         chunk = async_chunk if target.is_async else blocking_chunk
         fn = chunk(target, collects, target.fn)
         fn.__annotations__ = target.chunk_hints()
-        # What its errors call it.
+        # The name that errors give it.
         fn.__qualname__ = f"{target.name}.map"
-        # No timeout of its own: its items have one each.
+        # It has no timeout of its own, since each item has one.
         step = made[collects] = cls(
             fn,
             name=f"{target.name}.map",
@@ -52,7 +52,7 @@ def chunk_step(target: Step[..., Any], collects: bool) -> Step[..., Any]:
 
 
 def chunked(step: Step[..., Any]) -> tuple[Step[..., Any], bool] | None:
-    """Which step a chunk executes for its items, and whether it collects their failures; None: it is no chunk."""
+    """The step that a chunk executes for its items, and whether it collects failures; None if this step is no chunk."""
     return (step.target, step.collects) if isinstance(step, (_AsyncChunk, _BlockingChunk)) else None
 
 
@@ -78,7 +78,8 @@ class _BlockingChunk(BlockingStep[..., Any]):
 
 
 class _Item(StepInfo):
-    """What one item of a chunk sees: its chunk, with an attempt, a deadline and an idempotency key of its own."""
+    """What one item of a chunk sees as its step: the chunk, with an attempt, a deadline and an idempotency key of its
+    own."""
 
     __slots__ = ("_chunk", "_is_late", "_place", "said")
 
@@ -86,14 +87,14 @@ class _Item(StepInfo):
         self._chunk = chunk
         self._place = place
         self.said = said
-        """What the item has said of itself last, in this attempt or before it."""
+        """The heartbeat details that the item gave last, in this attempt or an earlier one."""
         super().__init__(chunk.name, chunk.key, attempt, chunk.run, chunk.resources, said)
-        # That of its chunk is its run's.
+        # The deadline of the chunk is the run's.
         self.deadline = min((one for one in (ends, chunk.deadline) if one is not None), default=None)
 
     @property
     def idempotency_key(self) -> str:
-        # By its place: a chunk that executes again has the same items, and two of them may be equal.
+        # By the item's place: a chunk that executes again has the same items, and two of them may be equal.
         return f"{self._chunk.idempotency_key}#{self._place}"
 
     @property
@@ -111,7 +112,7 @@ class _Item(StepInfo):
     def heartbeat(self, details: Any = None) -> None:
         self._chunk.heartbeat(details)
         if details is not None:
-            # A copy, as of a step that is no item: what it does to its own later was not said.
+            # A copy, as for any other step: what the function does to its object later was not said.
             self.said = copy.deepcopy(details)
 
     def send_value(self, name: str, value: Any) -> None:
@@ -124,7 +125,7 @@ class _Item(StepInfo):
 
 
 class Pace:
-    """How time passes for the items of a chunk. A test has a clock of its own for it."""
+    """How time passes for the items of a chunk. Tests pass their own."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -141,7 +142,7 @@ class Pace:
         time.sleep(pause / SECOND)
 
     def limit(self, timeout: int | None) -> AbstractAsyncContextManager[asyncio.Timeout]:
-        """What an item has to end within."""
+        """The time limit of one attempt of an item."""
         return asyncio.timeout(None if timeout is None else timeout / SECOND)
 
 
@@ -149,7 +150,7 @@ _PACE = Pace()
 
 
 class _Items:
-    """What came of the items of one chunk so far."""
+    """The outcome of a chunk's items so far."""
 
     def __init__(self, target: Step[..., Any], collects: bool, pace: Pace) -> None:
         self.pace = pace
@@ -161,17 +162,17 @@ class _Items:
         self.outcome: Outcome = ([], {})
         self.info: StepInfo | None = current_scope.get()
         if self.info is not None and target.compensate is not None:
-            # However the chunk fails: what it holds by then can be undone.
+            # However the chunk fails, the results in here by then can be undone.
             self.info.done = self.outcome
 
     def begin(self) -> None:
-        """It is the next item's turn."""
+        """Turn to the next item."""
         self._failed = 0
         self._began = self.pace.monotonic()
         self._last: _Item | None = None
 
     def item(self) -> _Item | None:
-        """What the item whose turn it is sees."""
+        """The step as the current item's next attempt sees it."""
         if self.info is None:
             return None
         ends = None if self.timeout is None else self.pace.now() + timedelta(microseconds=self.timeout)
@@ -180,7 +181,7 @@ class _Items:
         return self._last
 
     def after(self, error: BaseException) -> int | None:
-        """How long until the item is tried again; None: it has failed for good, and the chunk goes on."""
+        """The pause until the item is tried again; None if it has failed for good and the chunk goes on."""
         self._failed += 1
         spent = self.pace.monotonic() - self._began
         error, pause = pause_after(error, self._target.retry, self._failed, spent, 0.5)
@@ -193,9 +194,9 @@ class _Items:
         return pause
 
     def again(self, item: Any) -> Any:
-        """The item as it was given, to be tried again: a failed attempt may have changed its own."""
+        """The item as it was given, for the next attempt: a failed attempt may have changed its own copy."""
         if self._given is None and self.info is not None:
-            # Read once for all that fail; each attempt gets a copy.
+            # Decoded once for all items that fail. Each attempt gets a copy.
             self._given = self.info.items_anew()
         return item if self._given is None else copy.deepcopy(self._given[len(self.outcome[0])])
 
@@ -210,7 +211,7 @@ class _Items:
 def async_chunk(
     target: Step[..., Any], collects: bool, fn: Callable[..., Any], pace: Pace = _PACE
 ) -> Callable[..., Any]:
-    """What calls `fn` for each item, as the step says: its own function, or what a test has put in its place."""
+    """A function that calls `fn` for each item, as the step says. `fn` is the step's function, or a test's stand-in."""
 
     async def chunk(items: Any) -> Any:
         done = _Items(target, collects, pace)
@@ -235,12 +236,12 @@ def async_chunk(
 
 
 def _is_of_all(error: BaseException) -> bool:
-    """Whether it is no failure of one item: somebody at the keyboard, or the chunk is put away."""
+    """Whether the error is no failure of an item: Ctrl-C, or the end of the whole chunk."""
     return isinstance(error, (KeyboardInterrupt, GeneratorExit))
 
 
 def _is_cancelled() -> bool:
-    """Whether a CancelledError is the chunk's; else an item came upon it by itself."""
+    """Whether the chunk was cancelled. Otherwise an item has raised the CancelledError itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -252,7 +253,7 @@ async def _in_time(fn: Callable[..., Any], item: Any, done: _Items) -> Any:
         async with done.pace.limit(done.timeout) as limit:
             return await fn(item)
     except TimeoutError as error:
-        # A step may raise one by itself, too.
+        # A step may also raise a TimeoutError of its own.
         if limit is not None and limit.expired():
             raise done.late() from error
         raise
@@ -273,7 +274,7 @@ def blocking_chunk(
             for one in items:
                 item = one
                 done.begin()
-                # Else nobody wants the results any more.
+                # If the chunk was cancelled, nobody wants the results any more.
                 while info is None or not info.cancelled:
                     try:
                         done.outcome[0].append(_here(fn, item, done) if done.timeout is None else hands.call(item))
@@ -302,7 +303,8 @@ def _here(fn: Callable[..., Any], item: Any, done: _Items) -> Any:
 
 
 class _Hands:
-    """A thread that executes items which must end in time. One that does not is left behind, and another begins."""
+    """A thread for items that have a time limit. If an item exceeds it, the thread is left behind and another one
+    begins."""
 
     def __init__(self, fn: Callable[..., Any], done: _Items) -> None:
         self._fn = fn
@@ -311,14 +313,14 @@ class _Hands:
 
     def call(self, item: Any) -> Any:
         assert self._done.timeout is not None
-        # Each call has a place of its own for its outcome: what a late one comes to is nobody's.
+        # Each call has a queue of its own for its outcome: nobody gets the outcome of a late one.
         told: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
         context = contextvars.copy_context()
         seen = self._done.item()
         context.run(current_scope.set, seen)
         if self._calls is None:
             self._calls = queue.SimpleQueue()
-            # A daemon, as the threads of all steps: one that never ends must not keep its worker from stopping.
+            # A daemon, like the threads of all steps: an item that never ends must not keep its worker from stopping.
             threading.Thread(target=_work, args=(self._calls,), name="holdfast-map", daemon=True).start()
         self._calls.put(lambda: told.put(context.run(caught, self._fn, item)))
         try:
@@ -333,7 +335,7 @@ class _Hands:
         return value
 
     def close(self) -> None:
-        """Let the thread end, at once or after what it does."""
+        """Let the thread end, now or after its current call."""
         if self._calls is not None:
             self._calls.put(None)
             self._calls = None
@@ -345,7 +347,7 @@ def _work(calls: queue.SimpleQueue[Callable[[], None] | None]) -> None:
 
 
 def caught(fn: Callable[..., Any], item: Any) -> tuple[Any, BaseException | None]:
-    """What it returned, or what it raised."""
+    """What the function returned, or the error that it raised."""
     try:
         return fn(item), None
     except BaseException as error:

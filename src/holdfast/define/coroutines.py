@@ -1,4 +1,4 @@
-"""Who has to be awaited: functions that steps are made of, and async steps and workflows in the eyes of others."""
+"""Which callables have to be awaited: functions given to @step, and async steps and workflows as others see them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ async def _awaited() -> None: ...
 
 
 class CoroutineFunction:
-    """Something that is awaited when it is called, also to `inspect.iscoroutinefunction`, which goes by these three.
+    """A callable that returns an awaitable, also in the eyes of `inspect.iscoroutinefunction`, which looks at these
+    three attributes.
 
-    Decorators for both kinds of functions ask it, and mocks do. One that retries would be content with the coroutine,
-    before anything in it could fail. `inspect.getfullargspec` goes by them, too, so they are those of its function.
+    Decorators for both kinds of functions ask that, and so do mocks. Without it, a decorator that retries would be
+    content with the coroutine, before anything in it could fail. `inspect.getfullargspec` reads the same attributes, so
+    they are those of the function.
     """
 
     fn: Callable[..., Any]
@@ -36,7 +38,8 @@ class CoroutineFunction:
 
 
 def is_coroutine_callable(fn: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine: an `async def`, a partial of one, an object with an async `__call__`."""
+    """Whether calling it returns a coroutine: an `async def`, a partial of one, or an object with an async
+    `__call__`."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004  # the method itself is inspected

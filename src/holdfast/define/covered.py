@@ -1,4 +1,4 @@
-"""What a decorator above @step or @workflow hides: to everybody but Python it is a plain function."""
+"""Finding a step or a workflow that another decorator hides: to everybody but Python the result is a plain function."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .workflows import Workflow
 
 
 def wrong_workflow(thing: object) -> str:
-    """What to say of something that was given as a workflow and is none."""
+    """The message for something that was given as a workflow and is none."""
     return f"expected a function decorated with @workflow{covered(thing, Workflow)}"
 
 
 def covered(thing: Any, *expected: type) -> str:
-    """What to add if it is what was expected, below another decorator."""
+    """The words to add to a message if an expected thing is hidden below another decorator; else empty."""
     below = inspect.unwrap(thing, stop=lambda one: isinstance(one, (Step, Workflow)))
     if not isinstance(below, expected):
         return ""

@@ -1,4 +1,4 @@
-"""What an attempt has failed with, and whether it is tried again: alike for a step and for an item of a map."""
+"""Whether an attempt that failed is followed by another one: the same for a step and for an item of a map."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from holdfast.model import Retry
 
 _LEFT_COROUTINE = ("coroutine raised StopIteration",)
 _FINAL = (StopIteration, MisplacedCall, DefinitionError)
-"""The latter two say that a resource was not given, or that a step waits durably: a further try finds that again."""
+"""The last two say that a resource was not given, or that a step waits durably: another attempt would raise them
+again."""
 
 
 def pause_after(
     error: BaseException, policy: Retry, attempt: int, spent: int, dice: float
 ) -> tuple[BaseException, int | None]:
-    """What an attempt has failed with, and how long until the next one; None: it was the last.
+    """The error to record, and the pause until the next attempt; None if this was the last one.
 
-    What is no Exception, such as a stray CancelledError or SystemExit, is not tried again, whatever the policy says.
+    An error that is no Exception, such as a stray CancelledError or SystemExit, is never tried again.
     """
     if type(error) is RuntimeError and error.args == _LEFT_COROUTINE:
-        # What Python makes of a StopIteration that leaves a coroutine; user code may make another one of its own.
+        # Python turns a StopIteration that leaves a coroutine into this. User code may make another one itself.
         error = error.__cause__ or error
-    # By its type: `isinstance` asks for its `__class__`, which may be a property that raises.
+    # By the type: `isinstance` asks for `__class__`, which may be a property that raises.
     if not issubclass(type(error), Exception) or issubclass(type(error), _FINAL):
         return error, None
     try:

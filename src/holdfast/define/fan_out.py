@@ -1,4 +1,4 @@
-"""Begin many things, so many at a time, and take in what each came to. Whatever ends it calls off the others."""
+"""Begin many things, so many at a time, and take in what each came to. An error calls off those under way."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ async def fan_out(
     begin: Callable[[T, int], asyncio.Future[Any]],
     take: Callable[[T, asyncio.Future[Any]], None],
 ) -> None:
-    """Begin what there is to do in order, `width` of it at a time, until nothing is left.
+    """Begin the things in `todo` in order, `width` of them at a time, until none is left.
 
-    `begin` also gets the number of the slot that a thing has while it is under way. `take` gets it with the future that
-    is done, may add to what there is to do or take from it, and what it raises ends everything. The order follows from
-    that of the ends alone, so it is the same on replay.
+    `begin` is also given the number of the slot that the thing occupies while it is under way. `take` is given the
+    finished future; it may add to `todo` or take from it, and an error that it raises ends everything. The order
+    depends only on the order of the ends, so it is the same on replay.
     """
     under_way: dict[asyncio.Future[Any], tuple[T, int]] = {}
     free = list(range(min(width, len(todo)) - 1, -1, -1))
@@ -38,7 +38,7 @@ async def fan_out(
                 one, slot = todo.popleft(), free.pop()
                 begun = begin(one, slot)
                 under_way[begun] = one, slot
-                # Told of each end by itself: to wait for all of them anew after each would be quadratic.
+                # A callback for each end: waiting for all of them anew after each end would be quadratic.
                 begun.add_done_callback(end)
             if not ended:
                 waiting = asyncio.get_running_loop().create_future()
@@ -50,5 +50,5 @@ async def fan_out(
                 take(one, done)
     finally:
         for left in under_way:
-            # With a word, as asyncio does it: nobody waits for what a child run would come to.
+            # With a message, as asyncio cancels: nobody waits for what a child run would come to.
             left.cancel("the map has ended")

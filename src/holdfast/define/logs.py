@@ -1,4 +1,4 @@
-"""The run's logger: silent while a body replays or is put away. Every record says what run, step and trace it is of."""
+"""The run's logger: silent while a body replays or is put away. Every record names its run, step and trace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _RunFilter(logging.Filter):
 logger = logging.getLogger("holdfast.run")
 """For use in bodies and steps. What a body logs in a turn that was committed is not logged again on replay.
 
-A turn that was not committed is taken again, and speaks again. The first turn has no commit of its own: it is
-committed with the next one.
+A turn that was not committed is taken again, and logs again. The first turn has no commit of its own: it is committed
+with the next one.
 """
 logger.addFilter(_RunFilter())

@@ -1,8 +1,8 @@
 """Machines: workflows as explicit continuations. Each state is real work, executed and recorded like a step.
 
-A machine needs no deterministic body: what it is about to do is the name of a state and a context, and both are in the
-journal. Now and then the whole context is written as a checkpoint, from which a replay starts; what came before may
-go, so that a machine may run for ever.
+A machine needs no deterministic body: the next state's name and the context say what it is about to do, and both are in
+the journal. Now and then the whole context is written as a checkpoint. A replay starts there, and entries before it may
+be deleted, so a machine may run for ever.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHECKPOINT_EVERY = 100
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Next:
-    """What a state returns to go on with another: at once, or `after` a duration, which is waited for durably."""
+    """What a state returns to go on with another state: at once, or `after` a duration, which is waited for durably."""
 
     state: str
     after: int
@@ -53,9 +53,10 @@ class Done(Generic[R]):
 
 
 class Context(MutableMapping[str, Any]):
-    """What a state gets: the machine's `input`, and a scratchpad that reads what was committed.
+    """What a state is called with: the machine's `input`, and a scratchpad with everything that was committed.
 
-    What a state writes is committed with it: if it fails, or its process dies, nothing of it is there.
+    What a state writes into it is committed with the state: if the state fails or its process dies, nothing of that is
+    kept.
     """
 
     __slots__ = ("_pad", "input", "state")
@@ -88,7 +89,7 @@ class Context(MutableMapping[str, Any]):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What the step of a state executes: a function of the context that says what follows."""
+    """The function that a state's step executes: it gets the context and says what follows."""
 
     machine: str
     name: str
@@ -98,7 +99,7 @@ class State:
         return Context(input, self.name, pad)
 
     def outcome(self, returned: Any, pad: dict[str, Any]) -> tuple[Any, ...]:
-        """What the step comes to: what follows and after how long, the result, and the scratchpad."""
+        """The step's result: the next state, after how long, the machine's result, and the scratchpad."""
         if isinstance(returned, (Next, Done)):
             return *said_by(returned), pad
         raise DefinitionError(
@@ -108,7 +109,8 @@ class State:
 
 
 def said_by(returned: Any) -> Any:
-    """What a state has returned as its step records it, all but the scratchpad; what is no state's as it is."""
+    """What a state has returned, in the form in which its step records it, without the scratchpad. Anything else is
+    returned unchanged."""
     if isinstance(returned, Next):
         return returned.state, returned.after, None
     if isinstance(returned, Done):
@@ -125,7 +127,7 @@ class _BlockingState(BlockingStep[..., Any]):
 
 
 def state_of(step: Step[..., Any]) -> State | None:
-    """The state that a step executes; None: it is no machine's."""
+    """The state that a step executes; None if the step is no machine's."""
     return step.state if isinstance(step, (_AsyncState, _BlockingState)) else None
 
 
@@ -192,7 +194,7 @@ class Machine(AsyncWorkflow[[Any], Any]):
         )
 
     def next_of(self, state: str) -> Step[..., Any]:
-        """The step of a state; an unknown one is an error that names the known ones."""
+        """The step of a state. An unknown state is an error that names the known ones."""
         found = self.states.get(state)
         if found is None:
             raise DefinitionError(f"machine {self.name!r} has no state {state!r}; it has: {_listed(self.states)}")
@@ -210,7 +212,7 @@ async def _run(machine: Machine, input: Any) -> Any:
                 f"machine {machine.name!r}: the state {state!r} came to {came_to!r}, as a fork says; expected "
                 "Next('state') or Done(result)"
             )
-        # A fork that says what it came to does not know the scratchpad, which stays as it was before this state.
+        # A result that a fork has given has no scratchpad: that stays as it was before this state.
         following, after, result, *written = came_to
         pad = written[0] if written else pad
         if following is None:
@@ -227,7 +229,8 @@ async def _run(machine: Machine, input: Any) -> Any:
 def _step_of(
     machine: str, state: str, fn: Callable[..., Any], retry: Retry | None, timeout: Duration | None
 ) -> Step[..., Any]:
-    """The step that executes a state: it gets the input and the scratchpad, and gives back what follows and the pad."""
+    """The step that executes a state. It gets the input and the scratchpad, and returns what follows and the
+    scratchpad."""
     own = fn if isinstance(fn, Step) else None
     target = own.fn if own is not None else fn
     if isinstance(target, Workflow):
@@ -270,7 +273,7 @@ def _step_of(
 
         made = _BlockingState(execute_blocking, name=state, retry=retry, timeout=timeout)
     made.state = of
-    # What its errors call it.
+    # The name that errors give it.
     made.fn.__qualname__ = f"{machine}.{state}"
     if own is not None:
         made.retry, made.record_args = own.retry, own.record_args

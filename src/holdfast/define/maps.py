@@ -1,8 +1,8 @@
 """map: fan out over many items, results in order, at linear cost.
 
 A chunk of items is one step, or one run that owns the child runs of its items: the journal grows with the chunks, so a
-million items are a few thousand entries. A chunk of a step that was interrupted runs again whole, and an item that
-fails is tried again within it, as its step's policy says. A chunk run is a run like any other.
+million items are a few thousand entries. A chunk of a step that was interrupted executes again whole; within it, an
+item that fails is tried again as its step's policy says. A chunk run is a run like any other.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CONCURRENCY = 10
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What came of an item that failed for good, with `on_error="collect"`: the error's class and message, as text.
+    """The result of an item that failed for good, with `on_error="collect"`: the error's class and message, as text.
 
     It counts as false in a test: `[page for page in pages if page]` leaves failures out.
     """
@@ -57,8 +57,8 @@ class Failure:
 class OfOne(Protocol[T_contra, R]):
     """What `map` takes, as type checkers see it: a step or a workflow that can be called with one argument.
 
-    Not a `Step[[T], R]`: pyright takes that for a function of one parameter alone, and refuses one that has another
-    with a default.
+    Not a `Step[[T], R]`: pyright takes that for a function with exactly one parameter, and refuses a function with a
+    second one that has a default.
     """
 
     def start(self, item: T_contra, /) -> Pending[R]: ...
@@ -94,18 +94,18 @@ def map(
 
         pages = await holdfast.map(fetch, urls, concurrency=20)
 
-    Of a step, `concurrency` is how many chunks are under way at once, and the items of a chunk follow one another. Of a
-    workflow it is how many items are: they are children of runs of `holdfast.map`, one for each chunk, which are the
-    children of this run. `chunk` is how many items one entry of the journal stands for; by default it grows with their
-    number, up to a thousand, and shrinks with their size. The first failure stops everything and is raised; with
-    `on_error="collect"` a failed item gives a `Failure` in its place.
+    For a step, `concurrency` is how many chunks are under way at once; the items of a chunk execute one after another.
+    For a workflow it is how many items are under way: they are children of runs of `holdfast.map`, one for each chunk,
+    which are the children of this run. `chunk` is how many items one entry of the journal stands for; by default it
+    grows with the number of items, up to a thousand, and shrinks with their size. The first failure stops everything
+    and is raised; with `on_error="collect"` a failed item gives a `Failure` in its place.
 
     On replay nothing is executed that was recorded. A chunk of a step that was under way when its process died executes
-    again whole; each of its items has the `current_step().idempotency_key` that it had. Only in a body: NotInRun
-    outside any run, NotInBody in a step.
+    again whole; each of its items keeps its `current_step().idempotency_key`. Only in a body: NotInRun outside any run,
+    NotInBody in a step.
 
     Raises DefinitionError for what is neither a step nor a workflow, or an option that can't be one, and BadArguments
-    for an item that does not fit its one argument; nothing has begun then. PayloadTooLarge if the results of one chunk
+    for an item that does not fit the one argument; nothing has begun then. PayloadTooLarge if the results of one chunk
     are too large together: give a smaller `chunk`.
     """
     body = body_for("holdfast.map()")
@@ -124,7 +124,7 @@ def mapped(
     on_error: str,
     chunk: int | None,
 ) -> Callable[[], Coroutine[Any, Any, list[Any]]]:
-    """What a map does, once its arguments are found to be right. It is a coroutine only when it is awaited."""
+    """The work of a map whose arguments were found to be right. The coroutine is made only when the map is awaited."""
     if not isinstance(target, (Step, Workflow)):
         hint = covered(target, Step, Workflow) or "; decorate it with @step"
         raise DefinitionError(f"map({target!r}, ...): expected a step or a workflow{hint}")
@@ -183,7 +183,7 @@ async def _map(
 async def _map_runs(
     body: Body, target: Workflow[..., Any], items: list[Any], concurrency: int, collects: bool, chunk: int | None
 ) -> list[Any]:
-    """Through chunk runs, each of which has its share of `concurrency` for as long as it is under way."""
+    """Map a workflow by chunk runs. Each has its share of `concurrency` as long as it is under way."""
     calls = [body.pack_call(target, item) for item in items]
     most = chunk if chunk is not None else min(_MOST_IN_CHUNK, max(_FEWEST_RUNS, -(-len(items) // _CHUNKS)))
     chunks = _cut(calls, [len(call) for call in calls], most, is_by_weight=chunk is None)
@@ -204,14 +204,15 @@ async def _map_runs(
         except Exception as error:
             if not collects:
                 raise
-            # Not an item but the chunk run itself: somebody has cancelled it, or its results are too large together.
+            # The chunk run itself failed, and not an item: somebody has cancelled it, or its results are too large
+            # together.
             results[first : first + len(asked)] = [Failure(type(error).__name__, message_of(error))] * len(asked)
             return
         for index, text in enumerate(texts):
             told = Failure(*failures[index]) if index in failures else body.read_result(target, text)
             results[first + index] = told
         if len(texts) < len(asked):
-            # It was full: another one goes on.
+            # The chunk run was full: another one goes on.
             todo.appendleft((first + len(texts), asked[len(texts) :]))
 
     await fan_out(todo, len(shares), begin, take)
@@ -219,9 +220,9 @@ async def _map_runs(
 
 
 def _shares(concurrency: int, chunks: int, largest: int) -> list[int]:
-    """How many items each of the chunk runs that are under way at once may have under way: `concurrency` together.
+    """How many items each of the chunk runs under way at once may have under way: together `concurrency`.
 
-    A few of them, so that others go on while one waits for its last items; as many as it takes where chunks are small.
+    There are a few chunk runs, so that others go on while one waits for its last items; more if the chunks are small.
     """
     slots = max(1, min(chunks, concurrency, max(_CHUNK_RUNS, -(-concurrency // largest))))
     share, left = divmod(concurrency, slots)
@@ -233,7 +234,7 @@ def _told(result: Any, failure: Sequence[str] | None) -> Any:
 
 
 def _cut(items: list[T], weights: list[int], most: int, *, is_by_weight: bool) -> list[list[T]]:
-    """Items in chunks of at most so many; unless that was asked for, also of at most so much weight."""
+    """The items in chunks of at most `most` items; with `is_by_weight`, their weight is limited, too."""
     chunks: list[list[T]] = []
     weight = 0
     for item, heavy in zip(items, weights, strict=True):

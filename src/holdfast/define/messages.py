@@ -1,6 +1,6 @@
-"""What a body sends: signals to other runs, events to everybody, values and streams for whoever watches.
+"""What bodies and steps send: signals to other runs, events to everybody, values and streams for whoever watches.
 
-Sent with the turn: nothing of it gets out if the turn is refused, and a replay sends nothing.
+What a body sends goes with its turn: nothing is sent if the turn is refused, and a replay sends nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def signal(run_id: str, name: str, payload: Any = None) -> None:
 
         holdfast.signal(buyer_run_id, "shipped", {"parcel": parcel})
 
-    It is sent when the turn is committed, once: not if the turn is refused, and not again on replay. One to a run that
-    has ended or does not exist is dropped without an error; `client.signal`, which is the same from outside, raises
-    then. The payload is anything that can be stored, else NotEncodable. Only in a body: in a step use a client.
+    It is sent once, when the turn is committed: not if the turn is refused, and not again on replay. A signal to a run
+    that has ended or does not exist is dropped without an error; `client.signal`, which does the same from outside,
+    raises one. The payload is anything that can be stored, else NotEncodable. Only in a body: in a step use a client.
     """
     body = body_for("holdfast.signal()")
     if not is_text(run_id):
@@ -34,7 +34,7 @@ def publish(event: str, payload: Any = None) -> None:
 
         holdfast.publish("order_paid", {"order": order.id})
 
-    It is sent when the turn is committed, once: not if the turn is refused, and not again on replay. Events are kept
+    It is sent once, when the turn is committed: not if the turn is refused, and not again on replay. Events are kept
     for a week (the setting `event_retention`), for waits that come later. The payload is anything that can be stored,
     else NotEncodable. Only in a body: in a step use a client, whose `publish` is the same from outside.
     """
@@ -42,12 +42,13 @@ def publish(event: str, payload: Any = None) -> None:
 
 
 def set_value(name: str, value: Any) -> None:
-    """Live state that a client can read with `run.value(name)`: the last value of each name counts.
+    """Set live state that a client can read with `run.value(name)`: the last value of each name counts.
 
         holdfast.set_value("progress", {"done": 3, "of": 10})
 
-    Set by a body it is visible with the turn, by a step at once. A replay sets nothing again. Values stay readable when
-    the run has ended, and are deleted with it. Raises NotInRun outside any run, NotEncodable and PayloadTooLarge.
+    A value set by a body is visible with the turn, one set by a step at once. A replay sets nothing again. Values stay
+    readable when the run has ended, and are deleted with it. Raises NotInRun outside any run, NotEncodable and
+    PayloadTooLarge.
     """
     scope = _scope("holdfast.set_value()")
     scope.send_value(checked_name(name), value)
@@ -59,9 +60,9 @@ def emit(name: str, item: Any) -> None:
         for row in rows:
             holdfast.emit("rows", row)
 
-    Sent by a body it is visible with the turn, by a step at once. When another attempt of a step begins to send, its
-    first item has `reset` set: what the earlier attempts sent no longer counts. Raises NotInRun outside any run,
-    NotEncodable and PayloadTooLarge.
+    An item sent by a body is visible with the turn, one sent by a step at once. When another attempt of a step begins
+    to send, its first item has `reset` set: the items of earlier attempts no longer count. Raises NotInRun outside any
+    run, NotEncodable and PayloadTooLarge.
     """
     scope = _scope("holdfast.emit()")
     scope.send_item(checked_name(name), item)

@@ -1,4 +1,4 @@
-"""Methods are not decorated: what a call is given is stored, and an object with its pools and clients can't be."""
+"""Refusing methods: the arguments of a call are stored, and an object with its pools and clients can't be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from holdfast.errors import DefinitionError
 
 
 def refuse_method(fn: Callable[..., Any], what: str, instead: str = "") -> None:
-    """Raise if it is written as a method. The one of an object is none, nor is one whose `self` has a type to go by."""
+    """Raise if the function is written as a method. A bound method is allowed, and so is a method whose `self` is
+    annotated."""
     home = fn.__qualname__.rpartition(".")[0] if inspect.isfunction(fn) else ""
     if not home or home.endswith("<locals>"):
         return

@@ -1,4 +1,4 @@
-"""Replies: futures of a body that the journal will resolve.
+"""Replies: futures of a body that entries of the journal resolve.
 
 They hash by creation number, so that sets of them iterate alike on every replay.
 """
@@ -37,9 +37,9 @@ class Reply(asyncio.Future[T]):
         self._number = keeper.next_number()
         self.key = key
         self.timer: Any = None
-        """The timer that resolves it, if one does."""
+        """The timer that resolves it, if there is one."""
         self.wait: int | None = None
-        """The number of the wait that it belongs to, if it is one. A hook's has none once its payload was read."""
+        """The number of its wait, if it belongs to one. Cleared for a hook whose payload was read."""
 
     def __hash__(self) -> int:
         return self._number
@@ -55,9 +55,9 @@ class Reply(asyncio.Future[T]):
 class Pending(Reply[T]):
     """A step under way: what `step.start(...)` returns.
 
-    In an async body it is a future: await it, gather it, race it. In a `def` body `.result()` blocks this run until
-    the step has ended. A Pending that nobody ever looks at is an error at the end of the body; one that lost a race
-    is cancelled.
+    In an async body it is a future: await it, gather it, race it. In a `def` body `.result()` blocks this run until the
+    step has ended. A Pending that nobody ever looks at is an error at the end of the body; one that lost a race is
+    cancelled.
     """
 
     __slots__ = ("_is_seen",)

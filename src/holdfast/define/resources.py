@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Resource(Generic[T]):
-    """What @resource makes of a generator function; calling it inside a step gives what was yielded."""
+    """What @resource makes of a generator function. Calling it inside a step returns what the generator yielded."""
 
     def __init__(self, fn: Callable[[], AsyncIterator[T] | Iterator[T]]) -> None:
         self.fn = fn

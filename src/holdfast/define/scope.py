@@ -1,7 +1,7 @@
-"""Where am I? The one contextvar of the house, and what can stand in it.
+"""The one contextvar of the house, and what it can hold.
 
-User code finds its run through `current_scope`: a `Body` while a workflow body advances (the engine implements it), a
-`StepInfo` while a step executes, nothing outside. Nothing else in the house is global.
+User code finds its run through `current_scope`: it holds a `Body` while a workflow body advances (the engine implements
+it), a `StepInfo` while a step executes, and nothing outside. Nothing else in the house is global.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class RunInfo:
     ) -> None:
         self.own_id = id
         self.former: Former | None = None
-        """While its body lives through what another run did that this one retries: what the body was told there."""
+        """Set while the body lives through the journal of another run, which this run retries: that run's facts, which
+        the body sees."""
         self.workflow = workflow
         self.version = version
         self.key = key
@@ -78,28 +79,28 @@ class RunInfo:
         self.priority = priority
         self.chain_id = chain_id
         self.origin_id = origin_id
-        """The run with which its life began: itself, or of a retry that of the run which it retries."""
+        """The run with which its life began: itself, or for a retry that of the run which it retries."""
         self.parent_id = parent_id
         self.created_instant = created_at
         self.started_instant = started_at
         self.deadline_instant = deadline_at
-        """When it was created, began and has to end itself, as instants."""
+        """When it was created, began, and has to end, as instants."""
         self.begin()
         self.own_queue: str | None = None
-        """The queue that it was started on, if that is not the one that its workflow declares."""
+        """The queue that it was started on, if its workflow declares another."""
         self.caller_trace: str | None = None
-        """The trace that it was started in, as W3C writes it."""
+        """The trace in which it was started, in W3C's form."""
         self.span: Any = None
         """What an observer keeps about it; `text` is its own place in a trace."""
 
     def begin(self) -> None:
-        """Its body begins, maybe again: it has lived through nothing."""
+        """Its body begins, perhaps again: no input was delivered to it yet."""
         self.journal_length = 0
         self.attempt = 1
 
     @property
     def tags(self) -> dict[str, str]:
-        """Its tags, as a copy: whatever is done to it changes nothing."""
+        """Its tags, as a copy that may be changed."""
         return dict(self._tags)
 
     @property
@@ -119,10 +120,11 @@ class RunInfo:
 
     @property
     def trace(self) -> str | None:
-        """The trace that it belongs to, as W3C writes it. To be handed to whatever else should be in it.
+        """The trace that it belongs to, in W3C's form, to hand to others that should be in that trace.
 
-        In a step it is the run's own span where its worker traces, else what the run was started in. In a body it is
-        always the latter, or None: that is stored with the run, and whether a worker traces may change between replays.
+        In a step it is the run's own span if the worker traces, else the trace in which the run was started. In a body
+        it is always the latter, or None: that is stored with the run, while another worker that replays may trace or
+        not.
         """
         if not is_body(current_scope.get()):
             return self.own_trace
@@ -130,7 +132,7 @@ class RunInfo:
 
     @property
     def own_trace(self) -> str | None:
-        """What its steps, children and messages belong to: its own span where it is traced. Bodies are not told."""
+        """The trace of its steps, children and messages: its own span if it is traced. Bodies don't see this."""
         found: str | None = self.caller_trace if self.span is None else self.span.text
         return found
 
@@ -148,13 +150,13 @@ class StepInfo:
     """What a step may know about itself: `current_step()`, and what middleware gets.
 
     `name` is the step's, `key` its name in the journal (the second use of a name is `name:1`), `attempt` counts from 1,
-    `run` is the RunInfo of its run, and `deadline` when the attempt must have ended, or None.
+    `run` is the RunInfo of its run, and `deadline` is when the attempt must have ended, or None.
 
     `idempotency_key` is the same for every attempt of this step of this run, also across crashes and `retry`: hand it
-    to services that remember what they have done. A fork has other ones, and so has the run that `continue_as_new`
-    begins: what it does is done anew. `cancelled` turns True when nobody waits for the result any more
-    (the run was cancelled or the attempt timed out): a step in a thread should look now and then. `heartbeat_details`
-    is what the attempt before this one said last, if it failed; it is None if its process died.
+    to services that remember what they have done. A fork has other keys, and so has the run that `continue_as_new`
+    begins: its work is done anew. `cancelled` turns True when nobody waits for the result any more (the run was
+    cancelled or the attempt timed out): a step in a thread should look now and then. `heartbeat_details` are what the
+    attempt before this one said last, if it failed; None if its process died.
     """
 
     __slots__ = (
@@ -164,7 +166,7 @@ class StepInfo:
     began_at: Instant
     """When this attempt began."""
     error: BaseException | None
-    """What it failed with. It is there only where somebody observes, and `span` where an observer enters steps."""
+    """Its error. Set only where somebody observes; `span` only where an observer enters steps."""
     span: Any
     """What an observer keeps about it."""
 
@@ -182,13 +184,13 @@ class StepInfo:
         self.attempt = attempt
         self.run = run
         self.resources = resources
-        """What the worker has opened for its steps."""
+        """The resources that the worker has opened."""
         self.heartbeat_details = heartbeat_details
         self.deadline: datetime | None = None
-        """When it must have ended, by its own timeout or with its run; None: whenever it has."""
+        """When it must have ended, by its own timeout or the run's deadline; None if at no time."""
         self.cancelled = False
         self.done: Any = None
-        """Of the chunk of a map whose items can be undone: what came of them so far."""
+        """For a chunk of a map whose items can be undone: the outcome of its items so far."""
 
     @property
     def idempotency_key(self) -> str:
@@ -197,12 +199,12 @@ class StepInfo:
 
     @property
     def kind(self) -> str:
-        """How it executes: "async", which is on the loop, "thread" or "transaction"."""
+        """How it executes: "async" (on the loop), "thread" or "transaction"."""
         raise NotImplementedError
 
     @property
     def whole(self) -> StepInfo:
-        """The step that the journal knows: of an item of a map its chunk."""
+        """The step that the journal knows: for an item of a map, its chunk."""
         return self
 
     @property
@@ -216,15 +218,15 @@ class StepInfo:
         return self.run.workflow
 
     def items_anew(self) -> list[Any] | None:
-        """Of the chunk of a map: its items once more, as they were given; None where nobody has kept them."""
+        """For a chunk of a map: its items as they were given, decoded once more; None if nobody has kept them."""
         return None
 
     def heartbeat(self, details: Any = None) -> None:
         """Say that this step is alive and getting on.
 
-        It counts as progress for a run suspected of crashing its workers. `details` is whatever the next attempt
-        should know if this one fails: it finds the last ones in `heartbeat_details`. Raises LeaseLost when another
-        worker has taken the run over, so that nothing will come of this attempt: a step in a thread ends there.
+        It counts as progress for a run suspected of crashing its workers. The next attempt finds the last `details` in
+        `heartbeat_details` if this one fails. Raises LeaseLost when another worker has taken the run over, so that
+        nothing will come of this attempt: a step in a thread ends there.
         """
         raise NotImplementedError
 
@@ -244,29 +246,30 @@ class Body(Protocol):
     """What the functions in this room need of the engine. One per run that is advancing."""
 
     is_blocking: bool
-    """The body is a `def`: durable calls block it and return their value."""
+    """Whether the body is a `def`: durable calls block it and return their value."""
     is_replaying: bool
     run: RunInfo
 
     @property
     def is_silent(self) -> bool:
-        """Whether what it logs was logged before, or never happens: it replays, or is being put away."""
+        """Whether its log lines are dropped: it replays, so they were logged before, or it is being put away."""
 
     @property
     def max_payload(self) -> int:
-        """The limit of one value."""
+        """The largest size of one value."""
 
     def ask_step(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
         """Ask for a step; the future resolves when its result is delivered."""
 
     def ask_pending(self, step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same as a `Pending` for the user to hold; one that nobody looks at is NeverAwaited."""
+        """As `ask_step`, but returns a `Pending` for the user to hold. If nobody looks at it the run is
+        NeverAwaited."""
 
     def ask_child(self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> asyncio.Future[Any]:
         """Ask for a child run; the future resolves when it has ended."""
 
     def ask_child_run(self, workflow: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same as a `ChildRun` for the user to hold."""
+        """As `ask_child`, but returns a `ChildRun` for the user to hold."""
 
     def ask_wait(
         self, kind: str, name: str, match: Any, type: Any, timeout: int | None, default: Any
@@ -277,7 +280,7 @@ class Body(Protocol):
         """The `Pending` that resolves when the hook is resumed. Its key is the token."""
 
     def send_signal(self, run_id: str, name: str, payload: Any) -> None:
-        """To a run, or to a child of this one by the id that its `ChildRun` has."""
+        """Send a signal to a run, or to a child of this one by the id that its `ChildRun` has."""
 
     def cancel_child(self, child: Reply[Any]) -> None: ...
 
@@ -291,16 +294,16 @@ class Body(Protocol):
         """The encoded size of a step's one argument."""
 
     def pack_call(self, workflow: Any, item: Any) -> str:
-        """A call of a workflow with one argument, checked, as it is stored, as text."""
+        """A checked call of a workflow with one argument, as text."""
 
     def read_result(self, workflow: Any, text: str | None) -> Any:
-        """What such text means that a workflow has returned."""
+        """The value in a workflow's result that is stored as text."""
 
     def restored(self) -> Any:
-        """What the last checkpoint held, or None. To be asked before anything else."""
+        """The state in the last checkpoint, or None. Called before anything else."""
 
     def checkpoint(self, state: Any) -> None:
-        """Let replays start here, with this."""
+        """Let replays start here, with this state."""
 
     def patched(self, change_id: str) -> bool: ...
 
@@ -315,7 +318,7 @@ class Body(Protocol):
     def rollback(self) -> Coroutine[Any, Any, None]: ...
 
     def ask_timer(self, delay: int) -> asyncio.Future[None]:
-        """A durable timer; the delay is in microseconds from the run's own time."""
+        """Set a durable timer; the delay is in microseconds from the run's own time."""
 
     def block(self, future: asyncio.Future[T]) -> T:
         """Set the calling task aside until the future is done; its siblings go on."""
@@ -329,7 +332,7 @@ class Body(Protocol):
     def new_ticket(self) -> int: ...
 
     def redeem(self, ticket: int, *, is_let_go: bool = False) -> None:
-        """It is awaited for the first time; what is let go may begin when the body has ended."""
+        """The coroutine is awaited for the first time. One that is let go may begin after the body has ended."""
 
     def now(self) -> Instant: ...
 
@@ -340,11 +343,11 @@ class Body(Protocol):
 
 current_scope: ContextVar[Any] = ContextVar("holdfast_scope", default=None)
 IN_THREADS = "in a thread of its own a step has to take its context along, by contextvars.copy_context().run(...)"
-"""What may be wrong where nothing stands in it: a pool that a step makes knows nothing of the step."""
+"""The likely mistake if the contextvar holds nothing: a thread pool that a step makes knows nothing of the step."""
 
 
 def body_for(what: str) -> Body:
-    """The body that is calling `what`, or the error that says where it belongs."""
+    """The body that is calling `what`, or the error that says where the call belongs."""
     scope = current_scope.get()
     if scope is None:
         raise NotInRun(f"{what} was called outside a run; call it inside a @workflow function that a worker runs")
@@ -357,7 +360,7 @@ def body_for(what: str) -> Body:
 
 
 def is_body(scope: Any) -> bool:
-    """Whether what stands in the contextvar is a body."""
+    """Whether the contextvar holds a body."""
     return scope is not None and not isinstance(scope, StepInfo)
 
 

@@ -20,12 +20,12 @@ class shield:  # used like a function: `with shield():`
             await withdraw(account, cents)
             await deposit(other, cents)
 
-    A cancel that comes while any task of the run is inside waits until the last one has left; the body gets it where it
-    waits next, or where it enters the next shield, and on replay in the same place. Deadlines are cancels. Only in a
+    A cancel that comes while any task of the run is inside waits until the last one has left. The body gets it at its
+    next wait, or where it enters the next shield, and on replay in the same place. Deadlines are cancels. Only in a
     body: NotInRun outside any run, NotInBody in a step.
     """
 
-    # It keeps nothing: the same one may stand around blocks of several runs at once.
+    # It has no state: the same object may be used around blocks of several runs at once.
     __slots__ = ()
 
     def __enter__(self) -> Self:
@@ -47,16 +47,16 @@ class shield:  # used like a function: `with shield():`
 
 
 def compensate(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> None:
-    """Register what undoes something: if the run fails or is cancelled, it runs as a step, last registered first.
+    """Register a compensation: if the run fails or is cancelled, it runs as a step, last registered first.
 
         payment = await charge(order.card, order.cents)
         holdfast.compensate(refund, payment)
 
-    It runs after the body has ended, also after its `finally` blocks and after the last retry of the workflow, with
-    its own retry policy if `fn` is a step. One that fails for good is noted in the run's error and the others still
-    run. Nothing is undone when the run completes. The arguments are copied here: what is done to them later is not what
-    is undone. `fn` is a step or any function, else DefinitionError; BadArguments or NotEncodable if it could not be
-    called with these. Only in a body: NotInRun outside any run, NotInBody in a step.
+    It runs after the body has ended, also after its `finally` blocks and after the last retry of the workflow, with its
+    own retry policy if `fn` is a step. One that fails for good is noted in the run's error, and the others still run.
+    Nothing is undone when the run completes. The arguments are copied here: later changes to them don't count. `fn` is
+    a step or any function, else DefinitionError; BadArguments or NotEncodable if it could not be called with these
+    arguments. Only in a body: NotInRun outside any run, NotInBody in a step.
     """
     body = body_for("holdfast.compensate()")
     if not callable(fn):
@@ -71,9 +71,9 @@ def rollback() -> Coroutine[object, None, None]:
             await holdfast.rollback()
             return "sold out"
 
-    Each is a step of this run: one that was undone before a crash is not undone again. A run that has undone something
-    can't be retried from outside: `client.retry` raises AlreadyCompensated. Only in a body: NotInRun outside any run,
-    NotInBody in a step.
+    Each is a step of this run: one that was executed before a crash is not executed again. A run that has undone
+    something can't be retried from outside: `client.retry` raises AlreadyCompensated. Only in a body: NotInRun outside
+    any run, NotInBody in a step.
     """
     body = body_for("holdfast.rollback()")
     if body.is_blocking:

@@ -40,8 +40,9 @@ _DEFAULT_RETRY = Retry()
 class Step(Generic[P, R]):
     """What @step makes of a function.
 
-    `fn` is the function itself; outside any run, and inside another step, calling the step is calling it. A
-    transactional one takes a connection first there: `step.fn(connection, ...)` says so to readers and type checkers.
+    `fn` is the function itself; outside any run, and inside another step, calling the step is calling the function.
+    There a transactional step takes a connection first; `step.fn(connection, ...)` says that to readers and type
+    checkers.
     """
 
     is_async: bool
@@ -59,7 +60,8 @@ class Step(Generic[P, R]):
     ) -> None:
         if retry is not None and not isinstance(retry, Retry):
             raise DefinitionError(f"step {name_of(fn)!r}: retry={retry!r}: expected holdfast.Retry(...)")
-        # Its class can't be named here: workflows are made with what this module has. A mock has what it is asked for.
+        # Workflows are found by this attribute: their module imports this one. Looked up on the type, for a mock has
+        # every attribute.
         if hasattr(type(fn), "continue_as_new"):
             raise DefinitionError(
                 f"{name_of(fn)!r} is a workflow, which no step can be made of, nor what undoes one; "
@@ -84,13 +86,13 @@ class Step(Generic[P, R]):
             _check_takes_connection(fn, self.name)
         self.shapes: Any = None
         """Whoever executes the step may keep the codecs of its arguments and result here."""
-        # What others have set on the function, such as a `retry`, is not what the step says.
+        # Attributes that others have set on the function, such as a `retry`, are not copied.
         functools.update_wrapper(cast(Any, self), fn, updated=())
 
     def options(self, *, name: str | None = None, retry: Retry | None = None, timeout: Duration | None = None) -> Self:
         """The same step under another name, retry policy or timeout: `await charge.options(name="again")(card, 5)`.
 
-        What is not given stays as it was declared. Outside a body nothing of it matters.
+        What is not given stays as it was declared. Outside a body none of this matters.
         """
         other = type(self)(
             self.fn,
@@ -107,14 +109,15 @@ class Step(Generic[P, R]):
 
     def chunk_hints(self) -> dict[str, Any]:
         """The annotations of a function that executes this step for a list of items."""
-        # Where names can't be resolved, values keep whatever type they have.
+        # Without a resolved annotation, values keep whatever type they have.
         hints = known_hints(self.fn)
         first = next(iter(inspect.signature(self.fn).parameters), None)
         item, result = hints.get(first or "", Any), hints.get("return", Any)
         return {"items": list[item], "return": tuple[list[Optional[result]], dict[int, tuple[str, str]]]}  # type: ignore[valid-type]  # noqa: UP045  # made at run time, of whatever there is
 
     def to_undo(self, result: Any) -> list[Any]:
-        """What `compensate` is called with, once for each: the result, or those of the items in it."""
+        """The arguments that `compensate` is called with, one call each: the result, or the results of a chunk's
+        items."""
         return [result]
 
     def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Pending[R]:
@@ -129,7 +132,7 @@ class Step(Generic[P, R]):
         return cast("Pending[R]", body.ask_pending(self, args, kwargs))
 
     def __reduce__(self) -> str:
-        """By its name, as the function is that it was made of: a pool of processes may call it."""
+        """Pickled by name, as its function would be: a process pool may call it."""
         return str(getattr(self, "__qualname__", self.name))
 
     def __repr__(self) -> str:
@@ -149,11 +152,12 @@ class BlockingStep(Step[P, R]):
 
 
 class AsyncStep(CoroutineFunction, Step[P, R]):
-    """A step made of an `async def`: it executes on the worker's loop. Awaited in an async body, blocks in a `def`."""
+    """A step made of an `async def`: it executes on the worker's loop. It is awaited in an async body, and blocks a
+    `def` body."""
 
     is_async = True
 
-    # Not Coroutine[Any, Any, R]: of calls that give different things mypy would then take asyncio.gather's for Any.
+    # Not Coroutine[Any, Any, R]: with that, mypy takes asyncio.gather over calls of different types for Any.
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, None, R]:
         scope = current_scope.get()
         if scope is None or isinstance(scope, StepInfo):
@@ -233,17 +237,17 @@ def step(
         @step(retry=Retry(attempts=5), timeout="30s")
         def render(order: Order) -> bytes: ...
 
-    Calling a step is calling the function. In a workflow body the call is recorded: the body asks, the worker
-    executes the function (an `async def` on its loop, a `def` in a thread) and the result becomes an entry of the
-    journal. On replay the recorded result is handed back and nothing is executed. Outside any run, and inside another
-    step, the function is simply called, so it is unit-tested as one.
+    Calling a step is calling the function. In a workflow body the call is recorded: the body asks, the worker executes
+    the function (an `async def` on its loop, a `def` in a thread) and the result becomes an entry of the journal. On
+    replay the recorded result is handed back and nothing is executed. Outside any run, and inside another step, the
+    function is simply called, so it can be unit-tested as a function.
 
     Arguments and result pass through the codec by their annotations, live as on replay: a step works on copies. A value
     that can't be stored fails the step once, with its path; the side effect is not repeated because of it.
 
     On an error the attempt is recorded and tried again as `retry` says, durably: the delay runs through restarts.
-    `timeout` is per attempt and raises StepTimeout. The last error is recorded like a result and raised in the body
-    as its own class if its module was loaded when the worker started, else as StepFailed. If the process dies while the
+    `timeout` is per attempt and raises StepTimeout. The last error is recorded like a result and raised in the body as
+    its own class if its module was loaded when the worker started, else as StepFailed. If the process dies while the
     step executes, it executes again: at least once. `current_step().idempotency_key` is the same each time; pass it on
     to services that must not do things twice.
 
@@ -330,10 +334,10 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
 
     In an async body it is awaited, whether `fn` is a `def` or an `async def`; in a `def` body it blocks and returns the
     value. Everything else is as for @step: the result, or the last error, is recorded under `name` and handed back on
-    replay without calling `fn`, and a call in flight when its process dies is made again. If `fn` is a step, what that
-    says of itself holds, unless `retry` or `timeout` say otherwise. DefinitionError if `fn` can't be called, and
-    BadArguments if its arguments don't fit. Only in a body: NotInRun outside any run, NotInBody in a step, where `fn`
-    is simply called.
+    replay without calling `fn`, and a call in flight when its process dies is made again. If `fn` is a step, its own
+    options hold, except where `retry` or `timeout` are given here. DefinitionError if `fn` can't be called, and
+    BadArguments if its arguments don't fit. Only in a body: NotInRun outside any run, NotInBody in a step, where you
+    can simply call `fn`.
     """
     body = body_for("holdfast.call()")
     made = inline_step(name, fn, retry, timeout)
@@ -360,11 +364,12 @@ def inline_step(
 
 
 def named_in(fn: Callable[..., Any]) -> Iterator[object]:
-    """What a function refers to by name, from around it and from its module; a name bound only later leads nowhere."""
+    """The objects that a function refers to by name, in its closure and its module. A name that is bound only later is
+    left out."""
     fn = inspect.unwrap(fn)
     if inspect.isfunction(fn):
         for cell in fn.__closure__ or ():
-            with contextlib.suppress(ValueError):  # an empty cell, of which inspect.getclosurevars makes an error
+            with contextlib.suppress(ValueError):  # an empty cell, for which inspect.getclosurevars raises
                 yield cell.cell_contents
         yield from (fn.__globals__[name] for name in fn.__code__.co_names if name in fn.__globals__)
 

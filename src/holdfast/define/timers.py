@@ -19,7 +19,7 @@ def sleep(duration: Duration) -> Coroutine[object, None, None]:
 
     A duration is text such as "1h30m", seconds, or a timedelta; BadDuration for anything else. The timer begins at the
     run's own time (`now`) and is never shortened; if it fell due while no worker was alive, it fires when one is. On
-    replay a timer that has fired is over at once. In a `def` body it blocks this run only, and no thread is held.
+    replay a timer that has fired is over at once. In a `def` body it blocks only this run, and no thread is held.
     NotInRun outside any run, NotInBody in a step.
     """
     body = body_for("holdfast.sleep()")
@@ -33,7 +33,7 @@ def sleep(duration: Duration) -> Coroutine[object, None, None]:
 def sleep_until(moment: datetime) -> Coroutine[object, None, None]:
     """Wait durably until an aware datetime; one in the past is no wait at all.
 
-    In everything else as `sleep`. A datetime without a zone raises BadDuration: it would mean another time elsewhere.
+    Otherwise the same as `sleep`. A datetime without a zone raises BadDuration: it would mean another time elsewhere.
     """
     body = body_for("holdfast.sleep_until()")
     until = instant_of(moment, what="sleep_until")
@@ -50,7 +50,7 @@ async def _slept(body: Body, ticket: int, delay: int) -> None:
 
 async def _slept_until(body: Body, ticket: int, until: Instant) -> None:
     body.redeem(ticket)
-    # Only here: it may have been made long before it is awaited.
+    # Computed only here, for the coroutine may have been made long before it is awaited.
     await body.ask_timer(max(until - body.now(), 0))
 
 

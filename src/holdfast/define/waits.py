@@ -1,6 +1,6 @@
 """Waiting for the outside: signals, events and hooks.
 
-A wait takes one message and no more; a wait that timed out or was cancelled has taken nothing.
+A wait takes at most one message; a wait that timed out or was cancelled has taken none.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from .steps import checked_name
 T = TypeVar("T")
 D = TypeVar("D")
 NoClass: TypeAlias = UnionType | _SpecialForm | GenericAlias
-"""What a type checker takes `int | None`, `Literal["a"]` and the like for: a type, but none that it can infer from.
+"""The types under which a type checker knows `int | None`, `Literal["a"]` and the like: it can infer nothing from them.
 
-Anything wider would let `x: str = await wait_for_signal("s", type=int)` pass."""
+Anything wider would let `x: str = await wait_for_signal("s", type=int)` pass.
+"""
 
 
 @overload
@@ -54,14 +55,14 @@ def wait_for_signal(
 
         approval = await holdfast.wait_for_signal("approved", match={"by": "manager"}, timeout="7d", default=None)
 
-    Signals wait in the run's inbox, first in, first out for each name: one that came early is not lost. `match` is
-    a JSON-subset test: only a payload that holds it is taken, others wait on. A payload that does not fit `type` is
-    refused where it is sent if the run waits for it by then; one that was there before is set aside, and the wait
-    goes on. `type` is any annotation that a step may have; without one the payload is plain data. After `timeout` it
-    raises WaitTimeout, or gives `default`; `timeout=0` takes what has come already.
+    Signals wait in the run's inbox, first in, first out for each name: one that came early is not lost. `match` is a
+    JSON-subset test: only a payload that holds it is taken, others wait on. A payload that does not fit `type` is
+    refused where it is sent if the run waits for it by then; one that was sent before is set aside, and the wait goes
+    on. `type` is any annotation that a step may have; without one the payload is plain data. After `timeout` it raises
+    WaitTimeout, or returns `default`; `timeout=0` takes what has come already.
 
-    On replay a wait that is over comes to the same, whatever has come since. Only in a body: NotInRun outside any run,
-    NotInBody in a step.
+    On replay a wait that is over ends in the same way, whatever has come since. Only in a body: NotInRun outside any
+    run, NotInBody in a step.
     """
     return _wait("signal", name, match, timeout, default, type, sys._getframe(1))
 
@@ -94,9 +95,9 @@ def wait_for_event(
 
         paid = await holdfast.wait_for_event("paid", match={"order": order.id}, type=Payment, timeout="3d")
 
-    One published after this run was created is not missed, even if the wait comes later; within a run, and the runs
-    that continue it, an event is taken by one wait. `match`, `timeout`, `default` and `type`, what comes of it on
-    replay, and where it may be called are as for `wait_for_signal`.
+    An event published after this run was created is not missed, even if the wait comes later; within a run, and the
+    runs that continue it, each event is taken by one wait. `match`, `timeout`, `default` and `type` mean the same as
+    for `wait_for_signal`, and so do the rules about replay and about where to call it.
     """
     return _wait("event", name, match, timeout, default, type, sys._getframe(1))
 
@@ -113,7 +114,7 @@ def _wait(
 
 
 def checked_wait(kind: str, name: str, timeout: Duration | None) -> int | None:
-    """The microseconds that a wait lasts at most. A name or a duration that can't be one is refused."""
+    """The checked timeout of a wait in microseconds, or None. A name or a duration that can't be one is refused."""
     checked_name(name)
     return None if timeout is None else microseconds(timeout, what=f"wait_for_{kind}({name!r}): timeout")
 
@@ -153,7 +154,7 @@ class Hook(Generic[T]):
         return body.track(_hooked(body, ticket, self._reply), ticket, sys._getframe(1))
 
     def block(self) -> T:
-        """The payload, as a `def` body waits for it."""
+        """The payload, for a `def` body, which blocks until it comes."""
         try:
             payload = self._body.block(asyncio.shield(self._reply))
         except WaitTimeout as expired:
@@ -167,7 +168,7 @@ class Hook(Generic[T]):
 
 async def _hooked(body: Body, ticket: int, reply: Pending[T]) -> T:
     body.redeem(ticket)
-    # The token is out: a wait that times out or is cancelled leaves the hook open for the next one.
+    # The token is out, so a wait that times out or is cancelled leaves the hook open for the next one.
     try:
         payload = await asyncio.shield(reply)
     except WaitTimeout as expired:
@@ -177,8 +178,8 @@ async def _hooked(body: Body, ticket: int, reply: Pending[T]) -> T:
 
 
 def _again(expired: WaitTimeout) -> WaitTimeout:
-    """The same anew. The hook keeps the one there is, which would keep the frames that it comes through, and those the
-    hook: neither would go without the collector."""
+    """A copy of the error. The hook keeps the original; if that were raised, it would keep the frames that it passes,
+    and these the hook: only the collector could free them."""
     expired.__traceback__ = None
     return WaitTimeout(*expired.args)
 

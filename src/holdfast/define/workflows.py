@@ -1,4 +1,4 @@
-"""@workflow: a durable function. The decorator records what it is; workers and clients do the rest."""
+"""@workflow: a durable function. The decorator records its options; workers and clients do the rest."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """How one run is started. Checked where they are written."""
+    """How one run is started. The options are checked where they are written."""
 
     id: str | None = None
     key: str | None = None
@@ -53,9 +53,9 @@ class StartOptions:
     tags: Mapping[str, str] | None = None
     queue: str | None = None
     retention: Duration | NotGiven | None = NOT_GIVEN
-    """None is for ever."""
+    """None: for ever."""
     on_parent_end: Literal["cancel", "abandon"] | None = None
-    """Of a child run: whether it is cancelled when its parent ends first."""
+    """For a child run: whether it is cancelled when its parent ends first."""
 
     def __post_init__(self) -> None:
         for what, text, most in (("id", self.id, 500), ("key", self.key, 500), ("queue", self.queue, 200)):
@@ -78,7 +78,7 @@ class StartOptions:
                 f"tags={quoted(self.tags)}: expected a mapping of text to text, without a NUL or a lone surrogate"
             )
         if self.tags is not None:
-            # A copy: a body may change its own for its next child before the turn that begins this one is written.
+            # Copied, since a body may change its own dict before the turn that begins this child is written.
             object.__setattr__(self, "tags", dict(self.tags))
         for what, when in (("delay", self.delay), ("deadline", self.deadline)):
             if isinstance(when, datetime):
@@ -89,7 +89,7 @@ class StartOptions:
             microseconds(self.retention, what="retention")
 
     def given(self) -> dict[str, Any]:
-        """Those that say something."""
+        """The options that were given."""
         said = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
         if self.retention is None:
             said["retention"] = None
@@ -98,7 +98,7 @@ class StartOptions:
         return said
 
     def over(self, other: StartOptions) -> StartOptions:
-        """These options, and `other` wherever this one says nothing."""
+        """These options; where one was not given, that of `other`."""
         return replace(other, **self.given())
 
 
@@ -107,7 +107,7 @@ class Workflow(Generic[P, R]):
 
     is_async: bool
     home: str
-    """The module where classes are looked for that were recorded under `__main__`."""
+    """The module in which classes are looked up that were recorded under `__main__`."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Workflow(Generic[P, R]):
 
     @property
     def declared(self) -> Declared:
-        """What workers register, for starts by name."""
+        """What workers register about it, for starts by name."""
         parameters = inspect.signature(self.fn).parameters.values()
         variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         schemas = parameter_schemas(self.fn)
@@ -228,7 +228,8 @@ class Workflow(Generic[P, R]):
 
     def continue_as_new(self, /, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
         """End the run that calls this and begin a fresh one of this workflow with an empty journal; see
-        `holdfast.continue_as_new`. Arguments are checked by the type checker. DefinitionError if it has options."""
+        `holdfast.continue_as_new`. The type checker checks the arguments. DefinitionError if the workflow has start
+        options."""
         if given := self.start_options.given():
             raise DefinitionError(
                 f"{self.name}.options({', '.join(f'{name}=' for name in given)}).continue_as_new(): the next run has "
@@ -255,7 +256,7 @@ class Workflow(Generic[P, R]):
         )
 
     def __reduce__(self) -> str:
-        """By its name, as a step: a process that is spawned may be given the workflows that it is to serve."""
+        """Pickled by name, as a step is: a spawned process may be given the workflows that it is to serve."""
         return str(getattr(self, "__qualname__", self.name))
 
     def __repr__(self) -> str:

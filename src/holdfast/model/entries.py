@@ -40,18 +40,18 @@ class StepAsked(_Entry, frozen=True, gc=False, tag="step_asked"):
 
 
 class Undoing(StepAsked, frozen=True, gc=False, tag="undoing"):
-    """A compensation that runs as a step. From here on the run can't be tried again: what it did is being undone."""
+    """A compensation that runs as a step. From here on the run can't be tried again: its effects are being undone."""
 
     @property
     def kind(self) -> str:
-        """To readers it is a step like any other."""
+        """Readers see it as a step like any other."""
         return "step_asked"
 
 
 class StepRetrying(_Entry, frozen=True, gc=False, tag="step_retrying"):
     """An attempt failed and another one follows at `retry_at`. The body does not see it.
 
-    `details` are what it said of itself last, for the next one to go on from.
+    `details` are the attempt's last heartbeat details, for the next attempt to go on from.
     """
 
     at: Instant
@@ -64,7 +64,7 @@ class StepRetrying(_Entry, frozen=True, gc=False, tag="step_retrying"):
 
 
 class StepCompleted(_Entry, frozen=True, gc=False, tag="step_completed"):
-    """A step's result. It is never executed again."""
+    """A step's result. The step is never executed again."""
 
     at: Instant
     key: str
@@ -75,7 +75,7 @@ class StepCompleted(_Entry, frozen=True, gc=False, tag="step_completed"):
 class StepFailed(_Entry, frozen=True, gc=False, tag="step_failed"):
     """A step's final failure: an entry like a result.
 
-    `done` is of the chunk of a map whose items can be undone: the results of those before the one that failed.
+    `done` is for the chunk of a map whose items can be undone: the results of those before the one that failed.
     """
 
     at: Instant
@@ -108,7 +108,8 @@ class Signal(_Entry, frozen=True, gc=False, tag="signal"):
     name: str
     payload: bytes
     sent_at: Instant = 0
-    """By it a message that is put back finds its old place among those not taken yet. 0, of old journals: as `at`."""
+    """By this time a message that is put back finds its old place among those not taken yet. 0 in old journals: as
+    `at`."""
 
 
 class EventTaken(_Entry, frozen=True, gc=False, tag="event"):
@@ -130,11 +131,11 @@ class HookResumed(_Entry, frozen=True, gc=False, tag="hook"):
     payload: bytes
     sent_at: Instant = 0
     hook: int = 0
-    """Which of the run's hooks it was, in the order in which they were made; 0: that is not known."""
+    """The place of the hook among the run's hooks, in the order in which they were made; 0 if that is not known."""
 
 
 class SetAside(_Entry, frozen=True, gc=False, tag="set_aside"):
-    """A message that doesn't fit the type that its wait expects. The body does not see it; the wait goes on."""
+    """A message that does not fit the type that its wait expects. The body does not see it; the wait goes on."""
 
     at: Instant
     wait: int
@@ -196,13 +197,13 @@ class Undo(msgspec.Struct, array_like=True, frozen=True, gc=False):
     name: str
     args: bytes
     retry: StoredRetry | None = None
-    """What `.options` gave it; None: that of the step which is found."""
+    """The policy that `.options` gave it; None: that of the step which is found."""
     timeout: int | None = None
     """The same, in microseconds."""
 
 
 class Checkpoint(_Entry, frozen=True, gc=False, tag="checkpoint"):
-    """All that there is to know of a machine: replay starts here, and older rows may go."""
+    """The whole state of a machine: replay starts here, and older rows may be deleted."""
 
     at: Instant
     started: Started
@@ -211,11 +212,11 @@ class Checkpoint(_Entry, frozen=True, gc=False, tag="checkpoint"):
     """How often each name was used for a key."""
     timers: int
     undo: tuple[Undo, ...] = ()
-    """What an earlier run of the chain has left to be undone."""
+    """Compensations that an earlier run of the chain has left to be run."""
 
 
 class Claimed(_Entry, frozen=True, gc=False, tag="claimed"):
-    """A worker took the run over from one that did not hand it back. This row is the fence."""
+    """A worker took the run over from a worker that did not hand it back. This row is the fence."""
 
     at: Instant
     worker_id: str
@@ -232,7 +233,7 @@ class Blocked(_Entry, frozen=True, gc=False, tag="blocked"):
 
 
 class Former(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What another run, which this one retries, was told of itself."""
+    """What the body of another run, which this one retries, was told of its run."""
 
     id: str
     created_at: Instant
@@ -242,11 +243,11 @@ class Former(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 NAMELESS = "\0"
-"""Of a hook whose name nobody knows any more; none has this one."""
+"""Stands for a hook whose name is not known any more. No hook has this name."""
 
 
 class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
-    """The body failed and its workflow's policy tries again at `retry_at` from the last failure delivered to it."""
+    """The body failed, and its workflow's policy tries again at `retry_at` from the last failure delivered to it."""
 
     at: Instant
     attempt: int
@@ -254,41 +255,43 @@ class RunRetrying(_Entry, frozen=True, gc=False, tag="run_retrying"):
     retry_at: Instant
     first_at: Instant
     former: Former | None = None
-    """The run that lived until here, if it was another one."""
+    """The run to which the journal belongs up to here, if it is another one."""
     failed: tuple[str, ...] = ()
-    """The keys of children that had failed until here: where one is open again, another run is meant by it."""
+    """The keys of children that had failed before: if one of them is open again, another run is meant by it."""
     hooks: tuple[str, ...] = ()
-    """The names of the hooks that were made until here, in order. Their tokens are out, and each is that hook's, in
-    whichever order the next try makes them. NAMELESS is one of which only that is known."""
+    """The names of the hooks that were made before, in order. Their tokens are out, and each stays with its hook, in
+    whichever order the next try makes them. NAMELESS stands for a hook whose name is not known."""
     joined: tuple[str, ...] = ()
-    """The keys of children by an id of their own that the end of `former` has not called off: they were begun by
-    somebody else, or have completed."""
+    """The keys of children with an id of their own that the end of `former` has not called off: somebody else began
+    them, or they have completed."""
     is_whole: bool = False
-    """The run was ended by force, and nothing of what it had lived through is cut off."""
+    """The run was ended by force, and nothing of its journal is cut off."""
 
 
 class Relived(RunRetrying, frozen=True, gc=False, tag="relived"):
-    """The same in the history that a fork shares, from which what it had cut off is left out already."""
+    """The same entry in a history that a fork shares. What it has cut off is already left out there."""
 
     @property
     def kind(self) -> str:
-        """To readers it is a try like any other."""
+        """Readers see it as a retry like any other."""
         return "run_retrying"
 
 
 class Reopened(_Entry, frozen=True, gc=False, tag="reopened"):
-    """The run goes on from a cut. What was open there, children and waits, is to be asked for anew, or was (`done`)."""
+    """The run goes on from a cut. Children and waits that were open there are to be asked for anew; if `done`, they
+    were."""
 
     at: Instant
     done: bool = False
 
 
 class MadeHook(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A hook as a run of a chain has made it: its token is drawn from that run's seed, by its place among its hooks."""
+    """A hook as a run of a chain has made it: its token is drawn from that run's seed and the hook's place among its
+    hooks."""
 
     name: str
     number: int
-    """That by which it is registered: no other hook of the chain has it."""
+    """The number by which it is registered. No other hook of the chain has it."""
     seed: bytes
     place: int
     is_renewed: bool = False
@@ -297,10 +300,11 @@ class MadeHook(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Inherited(_Entry, frozen=True, gc=False, tag="inherited"):
-    """What the run before this one in its chain had registered to be undone, first registered first.
+    """What a run takes over from the run before it in its chain: the compensations registered there, first registered
+    first.
 
-    And what it had taken out of its inbox, but no line of its body has read; its hooks that are open still, or whose
-    payload is among that, in the order in which they were made; and how many the chain has made up to here.
+    Also the messages that were taken out of the inbox and that the body has not read; the hooks that are still open, or
+    whose payload is among these messages, in the order in which they were made; and how many hooks the chain has made.
     """
 
     at: Instant
@@ -311,10 +315,10 @@ class Inherited(_Entry, frozen=True, gc=False, tag="inherited"):
 
 
 class Reseeded(_Entry, frozen=True, gc=False, tag="reseeded"):
-    """The run is a fork: behind the cut it draws otherwise than the run that it stems from.
+    """The run is a fork: after the cut it draws from another seed than the original run.
 
-    Without `until` at once; else when it asks for a step or a child that is not among those, which the other run
-    asked for before the step at which the cut was made.
+    Without `until` it does so at once. Else it does so when it asks for a step or child whose key is not in `until`:
+    these are the keys that the original asked for before the step at which the cut was made.
     """
 
     at: Instant
@@ -332,34 +336,34 @@ class _End(_Entry, frozen=True, gc=False):
 class Ended(_End, frozen=True, gc=False, tag="ended", kw_only=True):
     """The run's end: completed, failed or cancelled."""
 
-    # By its name alone: so it stands behind what an end from outside has, as it is stored.
+    # Keyword-only, so that in storage it stands behind the fields that `Stopped` adds.
     hooks: tuple[str, ...] = ()
-    """Of a run that may be retried, as in `RunRetrying`."""
+    """For a run that may be retried, as in `RunRetrying`."""
 
 
 class Stopped(Ended, frozen=True, gc=False, tag="stopped"):
-    """An end that the body had no part in: cancelled before it began, or by force."""
+    """An end in which the body had no part: cancelled before it began, or by force."""
 
     reason: str | None = None
     skipped: tuple[str, ...] = ()
-    """What was not waited for, in words."""
+    """What the end did not wait for, in words."""
     was_blocked: bool = False
-    """The run's code could not go on by then: what retries it may be other code, and is not held to its last asks."""
+    """The run was blocked by then: a run that retries it may have other code, and need not repeat its last asks."""
 
     @property
     def kind(self) -> str:
-        """To readers it is an end like any other."""
+        """Readers see it as an end like any other."""
         return "ended"
 
 
 Delivered: TypeAlias = Signal | EventTaken | HookResumed | SetAside | ChildEnded
-"""What comes of a message from the inbox."""
+"""The entry that a message from the inbox becomes."""
 Input: TypeAlias = Started | StepRetrying | StepCompleted | StepFailed | TimerFired | Cancel | RunRetrying | Delivered
 Ask: TypeAlias = StepAsked | ChildAsked | Patched | Checkpoint
 MESSAGES = (Signal, EventTaken, HookResumed)
 ASKS = (StepAsked, Undoing, ChildAsked, Patched, Checkpoint)
 Result: TypeAlias = StepCompleted | StepFailed | StepRetrying
-"""What an attempt comes to."""
+"""The outcome of an attempt."""
 Entry: TypeAlias = (
     Input | Ask | Undoing | Inherited | Reseeded | Relived | Claimed | Blocked | Reopened | Ended | Stopped
 )

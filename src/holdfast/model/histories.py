@@ -1,4 +1,4 @@
-"""What a journal means: which entries a body is rebuilt from, and where a run that is tried again is cut. Pure."""
+"""What a journal means: from which entries a body is rebuilt, and where a run that is tried again is cut. Pure."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ Carried: TypeAlias = Result | TimerFired | Delivered
 class History(NamedTuple):
     """What a journal means for the body that is rebuilt from it.
 
-    `entries` are delivered in order; what the body asks for on the way is compared. `carried` is taken in anew after
-    that, as inputs whose asks nobody knows: results that were recorded when the body was blocked, and, if the last
-    thing that happened is a retry of the whole run (`retrying` is then its entry), results that came after the cut for
-    steps asked before it; messages that the run before this one in its chain has left unread.
+    `entries` are delivered in order, and the asks on the way are compared. After that `carried` is taken in anew, as
+    inputs whose asks are not known yet: results that were recorded while the body was blocked, and messages that the
+    run before this one in its chain has left unread. If the last entry is a retry of the whole run, that entry is
+    `retrying`, and `carried` also holds results that came after the cut for steps asked for before it.
     """
 
     entries: list[Entry]
     carried: list[Carried]
     retrying: RunRetrying | None
     lives: tuple[tuple[int, RunRetrying], ...] = ()
-    """Where in `entries` each new try of the run begins: a body is told its attempt as it was when it lived there."""
+    """Where in `entries` each new try of the run begins: replay shows the body its attempt as it was there."""
     is_cut: bool = False
-    """The run goes on from a cut, and what was open there has not been asked for anew yet."""
+    """The run goes on from a cut, and what was open there was not asked for anew yet."""
     called_off: frozenset[str] = frozenset()
-    """The keys of children that a run which this one retries has asked for: what had not ended, its end called off."""
+    """The keys of children that a retried run had asked for: its end has called off those that had not ended."""
 
 
 def history_of(entries: Iterable[Entry]) -> History:
-    """The history that counts: claims left out, and cut wherever the run was tried again."""
+    """The history that counts: claims are left out, and it is cut wherever the run was tried again."""
     kept: list[Entry] = []
     carried: dict[str | int, Carried] = {}
     coming = 0
@@ -64,7 +64,7 @@ def history_of(entries: Iterable[Entry]) -> History:
     lives: list[tuple[int, RunRetrying]] = []
     is_cut = False
     called_off: frozenset[str] = frozenset()
-    # Messages among those carried have no name of their own. Timers count up from zero.
+    # Messages among those carried have no name. They get negative numbers, since timers count up from zero.
     places = count(-1, -1)
     for entry in entries:
         if coming:
@@ -74,7 +74,7 @@ def history_of(entries: Iterable[Entry]) -> History:
             elif isinstance(entry, (StepCompleted, StepFailed, StepRetrying, TimerFired, ChildEnded)):
                 carried[_name(entry)] = entry
         elif isinstance(entry, Checkpoint):
-            # Whatever came before is in it.
+            # The checkpoint contains everything before it.
             kept, carried, lives, retrying, is_cut = [entry.started, entry], {}, [], None, False
         elif not isinstance(entry, (RunRetrying, Blocked, Claimed, Reopened, Ended)):
             kept.append(entry)
@@ -99,15 +99,15 @@ def history_of(entries: Iterable[Entry]) -> History:
 
 
 def _left_of(lives: list[tuple[int, RunRetrying]]) -> tuple[tuple[int, RunRetrying], ...]:
-    """Of lives that began in what a later one has cut off nothing is left but that they were: children had other
-    ids."""
-    # From the last one on, and once: there may be thousands of them.
+    """Move lives that began in a part which a later life has cut off to that cut: they still matter, for children had
+    other ids in each."""
+    # In one pass, from the last one on: there may be thousands of them.
     places = [*accumulate((place for place, _ in reversed(lives)), min)]
     return tuple((place, life) for place, (_, life) in zip(reversed(places), lives, strict=True))
 
 
 def open_steps(entries: Iterable[Entry]) -> list[str]:
-    """The keys of steps that have no end in what a journal means, in the order of asking.
+    """The keys of the open steps, in the order of asking.
 
     A retry of the whole run has opened the failed step again, and no entry of its own says so.
     """
@@ -124,12 +124,13 @@ _LASTING = (Inherited, Reseeded)
 
 
 def _name(entry: StepCompleted | StepFailed | StepRetrying | ChildEnded | TimerFired) -> str | int:
-    """Of the step, child or timer whose end this is."""
+    """The key or number of the step, child or timer whose end this is."""
     return entry.timer if isinstance(entry, TimerFired) else entry.key
 
 
 def _delivered(carried: dict[str | int, Carried], entry: Entry) -> None:
-    """The body has got one of those carried: a result by its name, a message by what it holds."""
+    """The body has got one of the carried inputs: remove it. A result is found by its name, a message by its
+    content."""
     if isinstance(entry, (*MESSAGES, SetAside)):
         for name, one in carried.items():
             is_same = entry.__class__ is SetAside or entry.__class__ is one.__class__
@@ -149,10 +150,10 @@ def _cut(
 ) -> tuple[list[Entry], dict[str | int, Carried]]:
     """Cut at the cancel, else at the last failure delivered, else before the last input, which is then taken in anew.
 
-    Of a run that was ended by force nothing is cut off (`is_whole`), if there was no cancel before that.
-    The failed step is open again and its attempts are counted from one; a failed child is asked for anew. A result that
-    the body never got is as good as one that came after the cut. Messages that were taken after it are there for the
-    next try: nobody sends them twice. A machine is cut behind its checkpoint at most.
+    If a run was ended by force (`is_whole`), nothing is cut off, unless a cancel came before that. The failed step is
+    open again and its attempts are counted from one; a failed child is asked for anew. A result that the body never got
+    counts as one that came after the cut. Messages that were taken after the cut are there for the next try: nobody
+    sends them twice. A machine is cut behind its checkpoint at the earliest.
     """
     at = next((i for i, entry in enumerate(entries) if isinstance(entry, Cancel)), None)
     if at is None and is_whole:
@@ -161,7 +162,7 @@ def _cut(
         at = max((i for i, entry in enumerate(entries) if _is_failure(entry)), default=None)
     carried: dict[str | int, Carried] = {}
     if at is None:
-        # The body failed by itself: what it does after its last input is open again.
+        # The body failed by itself: everything that it does after its last input is open again.
         first = len(entries) if any(isinstance(entry, Checkpoint) for entry in entries[1:2]) else 0
         asks = (*ASKS, *_LASTING)
         inputs = (i for i, entry in enumerate(entries) if not isinstance(entry, asks) and (i or not first))
@@ -169,7 +170,7 @@ def _cut(
         before = entries[:at]
         after: list[Entry] = entries[at : at + 1]
         for entry in after:
-            # Not a timer: it is set when the body is rebuilt, and fires again when it is due.
+            # A timer is not carried: the rebuilt body sets it, and it fires again when it is due.
             if isinstance(entry, (StepCompleted, ChildEnded)):
                 carried[entry.key] = entry
         asked = {entry.key for entry in before if isinstance(entry, (StepAsked, ChildAsked))}

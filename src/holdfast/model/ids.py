@@ -1,4 +1,4 @@
-"""Ids of runs: how they are made, and what can't be one."""
+"""Ids of runs: how they are made, and which texts are refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.errors import DefinitionError
 from .texts import is_text, quoted
 
 LONGEST_ID = 500
-"""Characters: an index has to hold them."""
+"""In characters. An index has to hold such an id."""
 
 
 def new_id() -> str:
@@ -24,10 +24,10 @@ def new_id() -> str:
 
 
 def bounded_id(id: str, room: int = 0) -> str:
-    """An id that was put together of others, as it is, or cut to what a store can keep with a digest of the whole.
+    """A composed id: unchanged if a store can keep it, else cut, with a digest of the whole at its end.
 
-    Children of children have the names of all that are above them in theirs, however deep that goes. `room` is how many
-    characters are to follow.
+    The id of a child's child contains the names of everything above it, however deep that goes. `room` is how many
+    characters are to follow the id.
     """
     longest = LONGEST_ID - room
     if len(id) <= longest:
@@ -36,7 +36,7 @@ def bounded_id(id: str, room: int = 0) -> str:
 
 
 def check_id(run_id: object) -> None:
-    """Refuse what is no run's id."""
+    """Raise DefinitionError for anything that can't be a run's id."""
     if isinstance(run_id, str):
         if not is_text(run_id):
             raise DefinitionError(

@@ -1,10 +1,11 @@
-"""Matching: what a payload must hold to be taken, and probes, short digests by which an event finds the waits that it
-may match without looking at the others.
+"""Matching: whether a payload holds what a wait asks for; and probes, short digests by which an event finds its waits
+without looking at the others.
 
-A wait that matches on a field with a plain value is found by that field and value; any other by the event's name alone.
-An event has a probe for each plain value in it, and one for its name.
+A wait whose match asks for a plain value in some field is found by that field and value; any other wait by the event's
+name alone. An event has a probe for each plain value in it, and one for its name.
 
-A date or a UUID is text in a payload whose class says what it is, and else in an envelope: both are the same here.
+A date or a UUID is plain text in a payload whose class says what it is, and stands in an envelope elsewhere: matching
+treats both alike.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ import msgspec
 Place: TypeAlias = tuple[str, ...]
 """Where in an object a value is: the names of the fields that lead to it."""
 NOWHERE: Any = object()
-"""There is no plain value in that place."""
+"""Says that there is no plain value in a place."""
 
 
 def holds(value: object, wanted: object, *, has_pairs: bool = False) -> bool:
     """Whether `wanted` is a part of `value`: objects by their fields, everything else by equality.
 
-    With `has_pairs`, a dict that was written as pairs is the object that it is where an annotation says what its keys
-    are. Not for messages: the probes by which they are found know nothing of that.
+    With `has_pairs`, a dict that is stored as pairs counts as the object that it is stored as where an annotation gives
+    its key type. Not for messages: their probes know nothing of that.
     """
-    # In a loop: whoever publishes may nest more deeply than calls go here.
+    # In a loop, not by recursion: a payload may be nested more deeply than calls can be.
     left = [(value, wanted, False)]
     while left:
         value, wanted, is_whole = left.pop()
@@ -43,7 +44,7 @@ def holds(value: object, wanted: object, *, has_pairs: bool = False) -> bool:
         elif isinstance(wanted, list):
             if not isinstance(value, list) or len(value) != len(wanted):
                 return False
-            # What is in a list is the same as a whole, or it is not.
+            # Items of a list must be equal as a whole.
             left += [(one, other, True) for one, other in zip(value, wanted, strict=True)]
         elif not _equals(value, wanted):
             return False
@@ -57,7 +58,7 @@ def _equals(value: object, wanted: object) -> bool:
 
 
 def mark_of(match: Any) -> tuple[Place, Any] | None:
-    """A plain value that a match asks for, and the names that lead to it; None if it asks for none."""
+    """A plain value that a match asks for, with the names that lead to it; None if it asks for none."""
     left: list[tuple[Place, Any]] = [((), match)]
     while left:
         place, value = left.pop()
@@ -70,7 +71,8 @@ def mark_of(match: Any) -> tuple[Place, Any] | None:
 
 
 def value_at(value: Any, place: Place) -> Any:
-    """The plain value in that place, if there is one: of whatever `holds` the match, that of its mark."""
+    """The plain value in that place, or NOWHERE. A payload that holds a match has the value of the match's mark
+    there."""
     value = _opened(value)
     for name in place:
         if not isinstance(value, Mapping) or name not in value:
@@ -80,7 +82,7 @@ def value_at(value: Any, place: Place) -> Any:
 
 
 def probe_of(name: str, match: Any) -> bytes:
-    """The probe of a wait."""
+    """The probe of a wait with that match."""
     path, value = next(_fields(_opened(match), ""), ("", None))
     return _digest(name, path, value)
 
@@ -100,14 +102,14 @@ def _fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
             left += [(value[key], f"{path}/{key}") for key in sorted(value, key=str, reverse=True)]
             inner = _opened(value)
             if inner is not value:
-                # By its envelope as well, as earlier versions have registered waits.
+                # Also by its envelope: earlier versions have registered waits so.
                 left.append((inner, path))
         elif path and not isinstance(value, list):
             yield path, value
 
 
 def _opened(value: Any) -> Any:
-    """What is in an envelope: the text of what JSON does not know, or what was one of a union."""
+    """The content of an envelope: the text of a type that JSON does not know, or a member of a union."""
     while isinstance(value, Mapping) and len(value) == 1:
         [(tag, inner)] = value.items()
         if not str(tag).startswith("~") or tag == "~dict":
@@ -117,7 +119,7 @@ def _opened(value: Any) -> Any:
 
 
 def _as_object(value: Any) -> Any:
-    """Pairs as an object, if all of their keys can be names there."""
+    """Pairs as an object, if all of their keys can be names of fields."""
     pairs = value.get("~dict") if isinstance(value, Mapping) and len(value) == 1 else None
     if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         return value
@@ -134,5 +136,5 @@ def _digest(name: str, path: str, value: Any) -> bytes:
 
 
 def _even(value: Any) -> Any:
-    """1 and 1.0 are equal, so they have one digest."""
+    """1 and 1.0 are equal, so they must have one digest."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

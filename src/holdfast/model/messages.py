@@ -1,4 +1,4 @@
-"""Messages: what waits in a run's inbox until a turn takes it into the journal, and what a turn sends to others."""
+"""Messages: those that wait in a run's inbox until a turn takes them, and those that a turn sends to others."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     kind: str
     """"cancel", "signal", "event", "hook", "child" or "pause"."""
     name: str | None
-    """Of the signal, event or hook; the key of a child. None for a cancel and a pause."""
+    """The name of the signal, event or hook; the key of a child. None for a cancel and a pause."""
     payload: bytes
-    """What the codec understands; of a cancel its reason; of a child an encoded `ChildEnd`; of a pause b"paused" or
+    """For the codec to decode; for a cancel its reason; for a child an encoded `ChildEnd`; for a pause b"paused" or
     b"resumed"."""
     sent_at: Instant
     wait: int | None = None
-    """The number of the wait that this event or hook payload is for; None: a wait of an earlier run of the chain."""
+    """The number of the wait for which this event or hook payload came; None: a wait of an earlier run of the chain."""
     trace: str | None = None
-    """Where its sender stands in a trace, as W3C writes it."""
+    """The place of its sender in a trace, in W3C's form."""
     hook: int = 0
-    """Of a payload that was taken before the run was tried again: which of its hooks has the token, by their order."""
+    """For a hook payload that was taken before the run was tried again: the place of the hook among the run's hooks."""
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -55,7 +55,8 @@ class OutSignal(msgspec.Struct, frozen=True):
     payload: bytes
     trace: str | None = None
     child: str | None = None
-    """The key of the child that is meant, if it may have joined a run by its own key: there is none of this id then."""
+    """The key of the child that is meant, if the child may have joined another run by a key: no run has this id
+    then."""
 
 
 class OutEvent(msgspec.Struct, frozen=True):
@@ -90,4 +91,4 @@ class Event(msgspec.Struct, frozen=True):
     payload: bytes
     published_at: Instant
     trace: str | None = None
-    """Where whoever published it stands in a trace."""
+    """The place of its publisher in a trace."""

@@ -1,4 +1,4 @@
-"""Retention: what a sweep took away."""
+"""Retention: what a sweep has removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retry policies: when to try again, and after how long. Pure: the caller brings the time and a random number."""
+"""Retry policies: when to try again, and after how long. Pure: the caller passes the time and a random number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX = "60s"
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often and how long after an error a step, or a whole workflow, is tried again.
+    """How often, and how long after an error, a step or a whole workflow is tried again.
 
         @step(retry=Retry(attempts=5, initial="1s", max="5m", unless=(CardDeclined,)))
 
@@ -30,10 +30,10 @@ class Retry:
     default), never more than `max` (by default a minute, or `initial` if that is longer), then spread by up to `jitter`
     of itself to either side. `on` lists the exception classes worth another try and `unless` those that are not;
     `within` ends the tries when so much time has passed since the first one began. `initial`, `max` and `within` are
-    durations. `FatalError` is never retried and `RetryAfter` brings its own delay. A step's result that can't be stored
-    and what a step raises that is no Exception are never retried either: not by the step's policy, and not by that of
-    its workflow or of a parent, for the step would be executed again. Crashes of the worker are not errors and count
-    nowhere here. What can't be a policy raises DefinitionError where it is written.
+    durations. `FatalError` is never retried, and `RetryAfter` brings its own delay. Two kinds of failures are never
+    retried either, for the step would be executed again: a result that can't be stored, and an exception that is no
+    Exception. That holds for the step's policy and for those of its workflow and of a parent. Crashes of the worker are
+    not errors and count nowhere here. What can't be a policy raises DefinitionError where it is written.
     """
 
     attempts: int | None = 3
@@ -96,7 +96,7 @@ class Retry:
             pause = self._initial * attempt
         else:
             try:
-                # The exponent is bounded: the ten-thousandth power of a whole number takes long to work out.
+                # The exponent is bounded: the ten-thousandth power of a whole number takes long to compute.
                 pause = self._initial * self.factor ** min(attempt - 1, 64)
             except OverflowError:
                 pause = self._max
@@ -105,15 +105,15 @@ class Retry:
 
 
 def as_final(error: E) -> E:
-    """The same error, marked: no policy that it comes to tries again, whatever its class."""
-    # Not by setattr: a frozen dataclass may be an exception, too.
+    """The same error, marked as final: no policy tries again after it, whatever its class."""
+    # Not by setattr, for the exception may be a frozen dataclass.
     object.__setattr__(error, FINAL_MARK, True)
     return error
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether no policy tries again after it: it is fatal, or marked, or such a one is among those of a task group."""
-    # By their types, here and below: `isinstance` asks for a `__class__`, which may be a property that raises.
+    """Whether the error is final: it is a FatalError or marked, or a group that holds such an error."""
+    # By the types, here and below: `isinstance` asks for `__class__`, which may be a property that raises.
     if issubclass(type(error), BaseExceptionGroup):
         return error.subgroup(_is_final) is not None  # type: ignore[attr-defined]  # it is one
     return _is_final(error)
@@ -121,14 +121,14 @@ def is_final(error: BaseException) -> bool:
 
 def _is_final(error: BaseException) -> bool:
     try:
-        # Past what its class says of attributes: not every `__getattr__` works where `__init__` never ran.
+        # Without the class's own `__getattr__`, which may fail where `__init__` never ran.
         return issubclass(type(error), FatalError) or bool(object.__getattribute__(error, FINAL_MARK))
     except AttributeError:
         return False
 
 
 def stored_retry(retry: Retry) -> StoredRetry:
-    """A policy as a journal keeps it."""
+    """A policy in the form in which a journal keeps it."""
     on, unless = (
         tuple((one.__module__, one.__qualname__) for one in _kept(classes)) for classes in (retry.on, retry.unless)
     )
@@ -138,7 +138,8 @@ def stored_retry(retry: Retry) -> StoredRetry:
 
 
 def restored_retry(stored: StoredRetry, find: Callable[[str, str], type | None]) -> Retry | None:
-    """The policy that was stored, its classes found by module and name; None if one of them is not there."""
+    """The policy that was stored. `find` looks its exception classes up by module and name; None if one is not
+    there."""
     on, unless = ([find(*name) for name in names] for names in (stored.on, stored.unless))
     classes = [one for one in (*on, *unless) if one is not None and issubclass(one, BaseException)]
     if len(classes) < len(on) + len(unless):
@@ -161,7 +162,7 @@ def _is_number(given: object) -> bool:
 
 
 def _kept(classes: Sequence[type[BaseException]]) -> tuple[type[BaseException], ...]:
-    # However they were given: a policy keeps them as `isinstance` takes them.
+    # A policy keeps them as a tuple, as `isinstance` takes them, however they were given.
     assert isinstance(classes, tuple), classes
     return classes
 

@@ -1,4 +1,4 @@
-"""Runs as records: how one is begun, what one looks like from outside, what a worker gets when it claims one."""
+"""Runs as records: how a run is begun, how it looks from outside, and what a worker gets when it claims it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ T_co = TypeVar("T_co", covariant=True)
 class RunStatus(StrEnum):
     """Where a run is in its life. The last four are final.
 
-    `pending` has not begun, `running` has a step in flight or advances, `waiting` waits for a time, a message, another
-    run or, if it is blocked, for other code. `continued` has gone on as another run. It is text, too: "waiting".
+    `pending` has not begun. `running` advances or has a step in flight. `waiting` waits for a time, a message, another
+    run or, if it is blocked, for other code. `continued` has gone on as another run. Members are text, too: "waiting".
     """
 
     PENDING = "pending"
@@ -70,38 +70,40 @@ class NewRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority: int = 0
     tags: Mapping[str, str] = {}
     retention: int | None = None
-    """Microseconds that the run is kept after its end; None for ever."""
+    """How many microseconds the run is kept after its end; None for ever."""
     has_own_retention: bool = False
-    """Whether whoever started it asked for that, whatever its workflow declares: a successor keeps it."""
+    """Whether the start asked for this retention, whatever the workflow declares: a successor keeps it."""
     chain_id: str | None = None
     """The first run of the chain; None: this one."""
     origin_id: str | None = None
-    """The run with which its life began, by which its steps' idempotency keys go; None: the chain's first. A retry goes
-    on with the life of the run that it retries, a successor begins one."""
+    """The run with which its life began, from which its steps' idempotency keys are made; None: the chain's first. A
+    retry goes on with the life of the run that it retries, a successor begins one."""
     parent_id: str | None = None
     """The run whose child it is."""
     parent_key: str | None = None
-    """By which key the parent's body knows it: its end is told under that name. None: nobody is told."""
+    """The key by which the parent's body knows it: its end is told under that key. None: nobody is told."""
     on_parent_end: str = "cancel"
     """"cancel" or "abandon": what happens to it when its parent ends first."""
     forked_from: str | None = None
     keeps_seed: bool = False
-    """Take the seed of `forked_from` instead, if that run is still kept: a retry draws the same random numbers."""
+    """Use the seed of `forked_from` instead, if that run is still kept: a retry draws the same random numbers."""
     rows: tuple[bytes, ...] = ()
-    """Journal rows that the run begins with, from seq 0: a retry's."""
+    """The journal rows that the run begins with, from seq 0: those of a retry, say."""
     trace: str | None = None
-    """The trace that it belongs to, as W3C writes it: that of whoever started it. Its body is told this one."""
+    """The trace that it belongs to, in W3C's form: that of whoever started it. The body sees this trace."""
     takes_key_of: str | None = None
-    """Take `key` over from this run, which must be there and have ended; if another holds it, nothing is created."""
+    """Take `key` over from this run, which must exist and have ended. If another run holds the key, nothing is
+    created."""
 
     @property
     def is_retry(self) -> bool:
-        """Whether it goes on where `forked_from` stopped, in the same chain: it reads what that one had not read."""
+        """Whether it goes on where `forked_from` stopped, in the same chain: it reads the messages that this one had
+        not read."""
         return self.forked_from is not None and self.chain_id is not None
 
 
 class StartedRun(msgspec.Struct, frozen=True, gc=False):
-    """The answer to a start: the run there is now, and whether this start created it."""
+    """The answer to a start: the run that there is now, and whether this start has created it."""
 
     id: str
     status: RunStatus
@@ -109,7 +111,7 @@ class StartedRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Everything the store knows about a run, apart from its journal."""
+    """Everything that the store knows about a run, apart from its journal."""
 
     id: str
     workflow: str
@@ -124,20 +126,20 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: datetime | None
     ended_at: datetime | None
     due_at: datetime | None
-    """When it wants to go on, at the latest at its deadline; None: when a message comes, or never."""
+    """When it wants to go on, at the latest at its deadline; None if only a message can wake it, or nothing."""
     deadline_at: datetime | None
     retention: int | None
-    """Microseconds that it is kept after its end; None for ever."""
+    """How many microseconds it is kept after its end; None for ever."""
     chain_id: str
     origin_id: str
-    """The run with which its life began: idempotency keys of its steps are made of it. It is the run itself, or that of
-    the run which it retries; a successor begins a life of its own."""
+    """The run with which its life began: its steps' idempotency keys are made from that run's id. It is the run itself,
+    or for a retry that of the run which it retries; a successor begins a life of its own."""
     parent_id: str | None
     forked_from: str | None
     successor_id: str | None
-    """The run that goes on after this one, if this one ended as continued."""
+    """The run that continues this one, if this one ended as continued."""
     after_run_id: str | None
-    """It begins when that run has ended; None as soon as it has."""
+    """The run whose end it waits for before it begins; None if it waits for none."""
     owner: str | None
     epoch: int
     crashes: int
@@ -160,7 +162,7 @@ class JournalRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A run as its new owner gets it: with its whole journal and inbox."""
+    """A run as its new owner gets it, with its whole journal and inbox."""
 
     id: str
     workflow: str
@@ -174,31 +176,31 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     priority: int
     created_at: Instant
     started_at: Instant
-    """Stamped by the first claim, kept ever after: the time of the `started` entry."""
+    """Stamped by the first claim and kept ever after: the time of the `started` entry."""
     claimed_at: Instant
     due_at: Instant
-    """Since when it could have been claimed: due, or sent a message."""
+    """Since when it could have been claimed: it was due, or was sent a message."""
     deadline_at: Instant | None
     chain_id: str
     origin_id: str
-    """The run with which its life began: idempotency keys of its steps are made of it."""
+    """The run with which its life began: its steps' idempotency keys are made from that run's id."""
     parent_id: str | None
     queue: str
     is_paused: bool
-    """It was claimed for a cancel's sake: no turn is taken but that one."""
+    """It is paused, and was claimed because of a cancel: only the turn with that is taken."""
     crashes: int
     """Takeovers without progress, this one included."""
     is_takeover: bool
     has_to_wait: bool
-    """It was to begin after another run's end, and is claimed for a cancel's or its deadline's sake: whoever had it
-    before has begun nothing of it."""
+    """It waits for another run's end, and was claimed because of a cancel or its deadline: no earlier owner has begun
+    anything."""
     is_first: bool = False
-    """Nobody had it before, but for those who gave it back unbegun."""
+    """No worker had it before, except those that gave it back unbegun."""
     blocked: str | None
     trace: str | None
     """The trace that it belongs to, as it was started with."""
     rows: tuple[JournalRow, ...]
-    """Empty, whatever the journal holds, for a run whose journal the caller said it has."""
+    """The journal; empty for a run whose journal the caller said it has."""
     inbox: tuple[Message, ...]
 
     @property
@@ -208,12 +210,12 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RowChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What a turn, or a row-only write, changes in the run's row besides the journal."""
+    """What a turn, or a row-only write, changes in the run's row."""
 
     status: RunStatus
     due_at: Instant | None = None
     release: bool = False
-    """Give the run back: no owner, and the next seq stored, so that its next claim is no takeover."""
+    """Give the run back: it has no owner then, and the next seq is stored, so that its next claim is no takeover."""
     crashes: int = 0
     blocked: str | None = None
     output: bytes | None = None
@@ -224,22 +226,22 @@ class Out(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a turn gives out beside its entries, in the same commit. None of it happens if the turn is refused."""
 
     children: tuple[NewRun, ...] = ()
-    """Runs to create. `parent_id` and `parent_key` say whom their end is told; one whose key is held by another run is
-    not created: that run is joined, and its end is told as a child's is."""
+    """Runs to create. `parent_id` and `parent_key` say who is told of their end. If another run holds a child's key,
+    the child is not created: that run is joined, and its end is told like a child's."""
     waits: tuple[NewWait, ...] = ()
     closed: tuple[int, ...] = ()
     """Numbers of waits that are over: taken, timed out or cancelled."""
     signals: tuple[OutSignal, ...] = ()
     events: tuple[OutEvent, ...] = ()
     cancels: tuple[str, ...] = ()
-    """Runs to cancel: children whose parent says so."""
+    """The ids of runs to cancel: children whose parent says so."""
     values: tuple[tuple[str, bytes], ...] = ()
     items: tuple[tuple[str, bytes], ...] = ()
-    """Of streams, in order."""
+    """Items of streams, in order."""
     truncate: bool = False
-    """Older rows of the journal may go: this turn holds a checkpoint."""
+    """This turn holds a checkpoint, so older rows of the journal may be deleted."""
     successor: NewRun | None = None
-    """The run that goes on after this one, which ends as continued: it takes over key, parent, inbox and children."""
+    """The run that continues this one, which ends as continued. It takes over the key, parent, inbox and children."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -251,13 +253,13 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     at: Instant
     data: bytes
     change: RowChange | None = None
-    """None on the hot path: then the insert of the journal's row is all there is."""
+    """None on the hot path: then the insert of the journal's row is everything there is to do."""
     taken: tuple[int, ...] = ()
     """Ids of inbox messages that this turn took in; they are deleted with it."""
     out: Out | None = None
     """None on the hot path."""
     sent: tuple[StepItems | StepValue, ...] = ()
-    """What a transactional step has sent meanwhile, if its loan is exclusive: it goes before the turn, with that."""
+    """What a transactional step has sent, if its loan is exclusive: the same transaction writes it, before the turn."""
 
 
 class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -267,23 +269,24 @@ class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     worker_id: str
     epoch: int
     next_seq: int | None
-    """None: somebody may still write the next row, so that the next claim has to be a takeover."""
+    """None: somebody may still write the next row, so the next claim has to be a takeover."""
     change: RowChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs are meant: to be listed, counted, cancelled, retried, paused or deleted. Everything given must hold.
+    """Which runs are meant: to be listed, counted, cancelled, retried, paused or deleted. All given conditions must
+    hold.
 
         RunFilter(workflow=checkout, status=("failed", "cancelled"), since=yesterday, tags={"kind": "gift"})
 
     `workflow` is a name or the decorated function, `status` one or several of RunStatus, as members or as text. `since`
-    and `until`, aware datetimes, bound when the runs were created: from the one on, and before the other. A run has all
-    of `tags` and `input`, and may have others; `input` goes by the names of the arguments:
-    `input={"order": {"card": "4711"}}`. These are known from workers that have registered the workflow, or from the
-    function: where neither has said what they are called, to ask for runs by them is a DefinitionError. `parent` is the
-    id of the run whose children are meant. Raises DefinitionError for what can't be filtered by. `declared` is read
-    from the function, and not to be given.
+    and `until` are aware datetimes that bound when the runs were created: from `since` on, and before `until`. A run
+    must have all of `tags` and `input`, and may have others; `input` goes by the names of the arguments:
+    `input={"order": {"card": "4711"}}`. The names are known from workers that have registered the workflow, or from the
+    function; if neither gives them, filtering by `input` is a DefinitionError. `parent` is the id of the run whose
+    children are meant. Raises DefinitionError for what can't be filtered by. `declared` is read from the function, and
+    not to be given.
     """
 
     workflow: Any = None
@@ -299,7 +302,7 @@ class RunFilter:
     """What the decorated function says about itself; read from it."""
 
     def __post_init__(self) -> None:
-        # A decorated function stands for its name, as everywhere else.
+        # A decorated function stands for its name.
         name = getattr(self.workflow, "name", self.workflow)
         if self.declared is None:
             object.__setattr__(self, "declared", getattr(self.workflow, "declared", None))
@@ -317,7 +320,7 @@ class RunFilter:
 
 
 def is_json(value: object) -> bool:
-    """Whether it is plain JSON that every store can keep: no text in it has a NUL or a lone surrogate."""
+    """Whether the value is plain JSON that every store can keep: no text in it has a NUL or a lone surrogate."""
     if isinstance(value, Mapping):
         return all(is_text(key) and is_json(one) for key, one in value.items())
     if isinstance(value, (list, tuple)):
@@ -327,7 +330,7 @@ def is_json(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T_co]):
-    """Some of many: `next` is the cursor of the following page, None on the last one."""
+    """One page of many: `next` is the cursor of the following page, None on the last one."""
 
     items: tuple[T_co, ...]
     next: str | None

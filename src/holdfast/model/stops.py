@@ -11,11 +11,11 @@ from .entries import Cancel, Started, decode_entries
 from .histories import history_of, open_steps
 
 FORCED = "forced-cancel"
-"""Stands where the worker's id stands in the `claimed` entry of a forced cancel."""
+"""Stands in the place of the worker's id in the `claimed` entry of a forced cancel."""
 
 
 def skipped(rows: Iterable[bytes], due_at: Instant | None) -> tuple[str, ...]:
-    """What a begun run leaves undone when it is ended by force, in words.
+    """What a run that has begun leaves undone when it is ended by force, in words.
 
     A journal that can't be read is no obstacle: force is the way out for such a run.
     """

@@ -10,8 +10,8 @@ from .durations import Instant
 class StepItems(msgspec.Struct, frozen=True):
     """Items that one execution of a step sends to a stream, in order.
 
-    The run's epoch and the attempt tell executions apart: what an earlier one sends after a later one was heard comes
-    too late. The number tells an item that is sent again, since an answer was lost, from the next one.
+    The run's epoch and the attempt tell executions apart: items of an earlier execution are too late once a later one
+    has sent any. The number tells an item that is sent again, because its answer was lost, from the next one.
     """
 
     run_id: str
@@ -21,7 +21,7 @@ class StepItems(msgspec.Struct, frozen=True):
     attempt: int
     epoch: int
     number: int = 0
-    """How many this execution has sent to this stream before."""
+    """How many items this execution had sent to this stream before."""
 
 
 class StepValue(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class ValueName(msgspec.Struct, frozen=True):
 
     name: str
     size: int
-    """Bytes, as it is stored."""
+    """In bytes, as it is stored."""
     set_at: Instant
 
 
@@ -47,7 +47,7 @@ class StreamName(msgspec.Struct, frozen=True):
 
     name: str
     last: int
-    """The offset of its last item: so many there are."""
+    """The offset of its last item, which is how many items there are."""
 
 
 class StreamRecord(msgspec.Struct, frozen=True):
@@ -62,5 +62,5 @@ class StreamRecord(msgspec.Struct, frozen=True):
     reset: bool = False
     """This item begins another attempt of its step: what that step's earlier attempts sent no longer counts."""
     origin_id: str | None = None
-    """The run with which the life of the one that sent it began: a successor's step of the same key is another one.
-    None: that run is gone."""
+    """The run with which the sender's life began, since a successor's step of the same key is another one. None: that
+    run is deleted."""

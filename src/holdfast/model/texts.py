@@ -1,4 +1,5 @@
-"""Texts: which ones every store can keep, how many of something there are, and the word for what nobody gave."""
+"""Texts: which ones every store can keep, how values are quoted and things counted, and the marker for a missing
+option."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Final
 
 
 class NotGiven(Enum):
-    """Its one member stands where an option was left out and None would mean something."""
+    """Its one member stands for an option that was not given, where None would mean something."""
 
     NOT_GIVEN = "not given"
 
@@ -20,7 +21,7 @@ _READ = 200
 
 
 def is_text(value: object) -> bool:
-    """Whether it is text that every store can keep: without a NUL or a lone surrogate."""
+    """Whether the value is text that every store can keep: without a NUL or a lone surrogate."""
     if not isinstance(value, str) or "\0" in value:
         return False
     try:
@@ -31,13 +32,12 @@ def is_text(value: object) -> bool:
 
 
 def is_name(value: object, most: int) -> bool:
-    """Whether it is such text of 1 to `most` characters."""
+    """Whether the value is such text, of 1 to `most` characters."""
     return is_text(value) and 1 <= len(str(value)) <= most
 
 
 def quoted(value: object) -> str:
-    """A value that was refused, as it was written, for a message: of one that nobody would read to its end, the
-    beginning, and how long it is."""
+    """The repr of a value that was refused, for a message. Of a long one the beginning, and how long it is."""
     shown = repr(value)
     return shown if len(shown) <= _READ else f"{shown[: _READ // 2]}... ({len(shown):,} characters)"
 

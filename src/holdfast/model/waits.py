@@ -1,7 +1,7 @@
 """Waits: what the outside may know about what a run waits for.
 
-A wait for a signal needs a row only for its schema, so that a payload that doesn't fit is refused where it is sent.
-Waits for events and hooks live in the store: events are matched with them there, hooks are found by their token.
+A wait for a signal needs a row only for its schema, so that a payload that does not fit is refused where it is sent.
+Waits for events and hooks live in the store: events are matched with them there, and hooks are found by their token.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from .durations import Instant
 from .messages import Event
 
 FIRST_HOOK = 1_000_000_000
-"""Hooks are registered by numbers of their own, above those of all other waits: this, and which of the chain's hooks it
-is. When a run is tried again its waits may get other numbers, and payloads for a token must find the same hook; and so
-they must in a successor."""
+"""Hooks are registered by numbers of their own, above those of all other waits: this, plus which of the chain's hooks
+it is. Other waits may get other numbers when a run is tried again, but payloads for a token must find the same hook
+then, and in a successor, too."""
 
 
 class NewWait(msgspec.Struct, frozen=True, kw_only=True):
     """A wait that a turn registers. Its number is the body's own: waits are numbered in the order of asking, and hooks
-    by themselves, see `FIRST_HOOK`."""
+    apart from them, see `FIRST_HOOK`."""
 
     number: int
     kind: str
     """"signal", "event" or "hook"."""
     name: str
     match: bytes | None = None
-    """Plain JSON: the payload must hold it. Of an event whose codec encrypts it is still plain: it was in the code."""
+    """Plain JSON that the payload must hold. It is plain even if the codec encrypts: it was in the code."""
     probe: bytes | None = None
-    """Finds waits that an event may match, without looking at the others: see `probes_of`."""
+    """Finds waits that an event may match without looking at the others: see `probes_of`."""
     schema: bytes | None = None
     """The JSON schema that a payload must fit, as JSON."""
     token: str | None = None
@@ -50,9 +50,9 @@ class WaitRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Looked(msgspec.Struct, frozen=True):
-    """How far a look for a wait's events has got: it has seen all up to the event of this time and id.
+    """How far a look for a wait's events has got: it has seen all events up to the one of this time and id.
 
-    But for those that are matched only after `matched_since`: they may stand before that.
+    It has not seen those that were matched only after `matched_since`: they may stand before that.
     """
 
     at: Instant
@@ -61,7 +61,7 @@ class Looked(msgspec.Struct, frozen=True):
 
 
 class EventWait(msgspec.Struct, frozen=True):
-    """A wait for an event, for whoever matches them."""
+    """A wait for an event, as a matching worker sees it."""
 
     run: int
     """The store's own number of the run."""
@@ -71,9 +71,9 @@ class EventWait(msgspec.Struct, frozen=True):
     since: Instant
     """When the run's chain was created: an event published later is not missed."""
     registered_at: Instant
-    """A number that is registered anew, as by a run that is tried again, is another wait."""
+    """A number that is registered anew, as when a run is tried again, is another wait."""
     may_get_older: bool = False
-    """Nobody has looked for its events yet, and there are older ones than the one that has found it."""
+    """Nobody has looked for its events yet, and there are older ones than the event that has found it."""
 
 
 class Trigger(msgspec.Struct, frozen=True):

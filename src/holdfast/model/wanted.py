@@ -1,4 +1,4 @@
-"""What runs are asked for by their input, written as names with dots: `order.card` is a field inside an argument."""
+"""Filters on the input of runs, written as names with dots: `order.card` is a field inside an argument."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from .texts import is_text
 
 _LONGEST = 20
-"""Names in a row."""
+"""The most names in one path."""
 
 
 def add_wanted(wanted: dict[str, Any], name: str, value: Any) -> None:
-    """Add that what `name` names holds `value`: `order.card` and 4711 are {"order": {"card": 4711}}.
+    """Add a condition: the field `name` holds `value`. `order.card` and 4711 become {"order": {"card": 4711}}.
 
-    Raises ValueError with what is wrong with the name, or with it beside those that are there.
+    Raises ValueError that says what is wrong with the name, or with it beside the conditions there are.
     """
     *path, last = name.split(".")
     if "" in (*path, last) or len(path) > _LONGEST or not is_text(name):

@@ -1,4 +1,4 @@
-"""Workers as records: who is alive, until when, and what it knows."""
+"""Workers as records: who is alive, until when, and which workflows it knows."""
 
 from __future__ import annotations
 

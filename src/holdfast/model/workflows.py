@@ -1,4 +1,4 @@
-"""Workflows as the store knows them: what workers have said about them, in which versions, and how many runs."""
+"""Workflows as the store knows them: what workers have said about them, their versions, and how many runs they have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from .durations import Instant, microseconds
 
 KEPT = microseconds("30d")
-"""How long a run is kept after its end if nothing says otherwise."""
+"""How long a run is kept after its end if nothing else is said."""
 
 
 class Parameter(msgspec.Struct, frozen=True, array_like=True):
@@ -24,7 +24,7 @@ class Parameter(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a workflow says about itself: what a start by its name needs and can't read from the function."""
+    """What a workflow declares about itself. A start by name needs this and can't read it from the function."""
 
     queue: str = "default"
     deadline: int | None = None
@@ -34,7 +34,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_event: str | None = None
     """Each event of this name that matches begins a run."""
     match: bytes | None = None
-    """Plain JSON: the event's payload must hold it. None: any event matches."""
+    """Plain JSON that the event's payload must hold. None: any event matches."""
 
 
 class Registration(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class WorkflowVersion(msgspec.Struct, frozen=True, kw_only=True):
     workflow: str
     version: str
     first_at: Instant
-    """When it was registered for the first time: the later, the newer."""
+    """When it was registered for the first time: a later version is newer."""
     queues: tuple[str, ...]
     """Where live workers serve it; empty if none does."""
     declared: Declared | None
@@ -63,7 +63,7 @@ class WorkflowVersion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def age(self) -> tuple[object, ...]:
-        """A key that sorts the newest last. Of versions registered at once the one that counts higher is newer."""
+        """A sort key that puts the newest last. Of versions registered at once the one that counts higher is newer."""
         return (self.first_at, natural(self.version))
 
 
@@ -76,7 +76,7 @@ class WorkflowCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def natural(version: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that sorts "10" after "9" and "1.10" after "1.9"."""
+    """A sort key that puts "10" after "9" and "1.10" after "1.9"."""
     return tuple(
         (1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", version) if part
     )
