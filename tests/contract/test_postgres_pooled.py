@@ -71,7 +71,7 @@ __all__ = [
 
 @on_stage
 class TestSubscribe(contract.TestSubscribe):
-    async def test_plain_turns_tell_nobody(self, stage: Stage) -> None:
+    async def test_plain_turns_notify_nobody(self, stage: Stage) -> None:
         """Here nobody can be told of what others do, so subscribers are told to look: plain turns change nothing."""
         run = await stage.held()
         told: list[int] = []

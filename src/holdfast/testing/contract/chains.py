@@ -40,9 +40,7 @@ class TestContinuedRuns:
         assert (again.chain_id, await chain_began(stage, again)) == (run.id, T0)
         assert (await stage.run(successor.id)).successor_id is None
 
-    async def test_whoever_joins_by_the_key_of_one_that_went_on_as_another_workflow_waits_for_that(
-        self, stage: Stage
-    ) -> None:
+    async def test_joining_by_key_waits_for_the_successor_even_if_it_is_of_another_workflow(self, stage: Stage) -> None:
         parent, holder = await stage.held(), await stage.held(worker="two", key="k")
         successor = new_run(workflow="bill")
         await stage.commit(turn(holder, change=CONTINUED, out=Out(successor=successor)))
@@ -53,7 +51,7 @@ class TestContinuedRuns:
         [message] = await stage.store.read_inbox("one")
         assert (end_in(message).run_id, end_in(message).status) == (successor.id, "completed")
 
-    async def test_whoever_gets_a_key_waits_for_the_run_that_the_one_before_it_waited_for_whichever_that_goes_on_in(
+    async def test_the_replacement_of_a_cancelled_replacement_waits_for_the_live_run_s_successor(
         self, stage: Stage
     ) -> None:
         first = await stage.held(key="k")
@@ -66,7 +64,7 @@ class TestContinuedRuns:
         await stage.end(successor)
         assert ids_of(await stage.claim()) == [third]
 
-    async def test_a_chain_goes_on_and_on(self, stage: Stage) -> None:
+    async def test_a_chain_may_have_many_runs(self, stage: Stage) -> None:
         first = run = await stage.held()
         for number in range(4):
             run = await continued(stage, run, now=after(number + 1))
@@ -76,7 +74,7 @@ class TestContinuedRuns:
         run = await stage.held(trace="a trace")
         assert (await continued(stage, run)).trace == "a trace"
 
-    async def test_a_successor_begins_the_life_that_it_was_given(self, stage: Stage) -> None:
+    async def test_a_successor_may_begin_a_life_of_its_own(self, stage: Stage) -> None:
         run = await stage.held()
         second = await continued(stage, run, id=f"{run.id}+2", origin_id=f"{run.id}+2")
         assert (second.origin_id, second.chain_id) == (second.id, run.id)
@@ -84,11 +82,11 @@ class TestContinuedRuns:
         assert (third.origin_id, third.chain_id) == (third.id, run.id)
         assert [(await stage.run(one.id)).origin_id for one in (run, second, third)] == [run.id, second.id, third.id]
 
-    async def test_a_successor_of_which_no_life_is_told_is_of_its_chain_s(self, stage: Stage) -> None:
+    async def test_a_successor_without_a_given_origin_has_its_chain_s_id_as_origin(self, stage: Stage) -> None:
         run = await stage.held(origin_id="another")
         assert (await continued(stage, run)).origin_id == run.id
 
-    async def test_the_key_moves_on(self, stage: Stage) -> None:
+    async def test_the_key_goes_over_to_the_successor(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         successor = await continued(stage, run)
         assert successor.key == "k"
@@ -98,7 +96,7 @@ class TestContinuedRuns:
         [started] = await stage.store.start_runs([new_run(key="k")], now=T0)
         assert (started.id, started.created) == (successor.id, False)
 
-    async def test_a_key_that_was_taken_over_meanwhile_stays_there(self, stage: Stage) -> None:
+    async def test_a_key_that_another_run_has_taken_over_does_not_go_over(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         [new] = await stage.store.start_runs([new_run(key="k", on_conflict="replace")], now=T0)
         await continued(stage, run)
@@ -106,7 +104,7 @@ class TestContinuedRuns:
         assert found is not None
         assert found.id == new.id
 
-    async def test_a_key_that_stays_with_a_run_that_went_on_as_another_workflow_is_the_whole_chain_s(
+    async def test_a_key_stays_with_a_run_whose_successor_is_of_another_workflow_and_stands_for_the_chain(
         self, stage: Stage
     ) -> None:
         run = await stage.held(key="k")
@@ -118,7 +116,7 @@ class TestContinuedRuns:
         assert new.created
         assert (await stage.run(other.id)).status is RunStatus.CANCELLED
 
-    async def test_who_waits_for_a_run_to_end_waits_for_its_successor(self, stage: Stage) -> None:
+    async def test_a_replacement_waits_for_the_successor_of_the_run_that_it_replaces(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         [new] = await stage.store.start_runs([new_run(key="k", on_conflict="replace")], now=T0)
         successor = await continued(stage, run)
@@ -133,7 +131,7 @@ class TestContinuedRuns:
         third = await continued(stage, second, retention=9 * SECOND)
         assert [(await stage.run(run.id)).retention for run in (second, third)] == [given, given]
 
-    async def test_a_retention_that_was_only_declared_is_that_of_the_successor(self, stage: Stage) -> None:
+    async def test_a_retention_that_was_only_declared_does_not_go_over(self, stage: Stage) -> None:
         run = await stage.held(retention=5 * SECOND)
         successor = await continued(stage, run, retention=9 * SECOND)
         assert (await stage.run(successor.id)).retention == 9 * SECOND
@@ -218,7 +216,7 @@ class TestContinuedRuns:
         assert await stage.store.send_signal(first.id, "go", b"", now=T0) is Sent.SENT
         assert [message.run_id for message in await stage.store.read_inbox("one")] == [second.id]
 
-    async def test_a_run_that_waited_and_has_ended_stays_as_it_was(self, stage: Stage) -> None:
+    async def test_a_replacement_that_was_cancelled_while_it_waited_stays_as_it_was(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         await stage.store.start_runs([new_run(id="next", key="k", on_conflict="replace")], now=T0)
         await stage.store.cancel_run("next", now=T0)
@@ -233,7 +231,9 @@ class TestContinuedRuns:
         again = await stage.claim_one()
         assert [(message.kind, message.payload) for message in again.inbox] == [("cancel", b"enough")]
 
-    async def test_a_cancel_that_goes_over_to_another_workflow_is_for_those_who_know_that(self, stage: Stage) -> None:
+    async def test_a_cancel_that_goes_over_to_another_workflow_wakes_only_workers_with_its_lane(
+        self, stage: Stage
+    ) -> None:
         run = await stage.held()
         await stage.store.cancel_run(run.id, now=T0)
         await stage.commit(turn(run, change=CONTINUED, out=Out(successor=new_run(workflow="bill"))))
@@ -304,7 +304,7 @@ class TestContinuedRuns:
                 (2, b"b"),
             ]
 
-    async def test_the_parent_is_told_of_the_end_of_the_last_run(self, stage: Stage) -> None:
+    async def test_the_parent_is_told_of_the_end_of_the_chain_s_last_run(self, stage: Stage) -> None:
         parent, child = await family(stage, on_parent_end="abandon")
         successor = await continued(stage, child, worker="two")
         assert successor.parent_id == parent.id
@@ -315,15 +315,13 @@ class TestContinuedRuns:
         assert (end_in(message).run_id, end_in(message).status) == (successor.id, "completed")
 
     @pytest.mark.parametrize(("on_parent_end", "told"), [("abandon", []), ("cancel", ["cancel"])])
-    async def test_whether_it_ends_with_its_parent_goes_over(
-        self, stage: Stage, on_parent_end: str, told: list[str]
-    ) -> None:
+    async def test_on_parent_end_goes_over(self, stage: Stage, on_parent_end: str, told: list[str]) -> None:
         parent, child = await family(stage, on_parent_end=on_parent_end)
         await continued(stage, child, worker="two")
         await stage.end(parent)
         assert [message.kind for message in await stage.store.read_inbox("two")] == told
 
-    async def test_whoever_joined_is_told_of_the_end_of_the_last_run(self, stage: Stage) -> None:
+    async def test_a_follower_is_told_of_the_end_of_the_chain_s_last_run(self, stage: Stage) -> None:
         follower = await stage.held()
         holder = await stage.held(worker="two", key="k")
         await stage.commit(turn(follower, out=Out(children=(child_of(follower, key="k"),))))

@@ -25,7 +25,7 @@ class TestChildren:
         assert await chain_began(stage, claimed) == after(1)
         assert ids_of((await stage.store.list_runs(RunFilter(parent=parent.id))).items) == [child.id]
 
-    async def test_its_end_is_told_in_the_same_commit(self, stage: Stage) -> None:
+    async def test_a_child_s_end_and_the_message_to_its_parent_are_one_commit(self, stage: Stage) -> None:
         parent, child = await family(stage)
         change = RowChange(status=RunStatus.FAILED, output=b"\x00out", error=b"why")
         assert await stage.commit(turn(child, change=change), now=after(4)) == [True]
@@ -33,7 +33,7 @@ class TestChildren:
         assert (message.run_id, message.kind, message.name, message.sent_at) == (parent.id, "child", "pay", after(4))
         assert end_in(message) == ChildEnd(child.id, "failed", b"\x00out", b"why")
 
-    async def test_its_end_wakes_a_parked_parent(self, stage: Stage) -> None:
+    async def test_a_child_s_end_wakes_a_parked_parent(self, stage: Stage) -> None:
         parent, child = await family(stage)
         await stage.hand_back(parent)
         await stage.end(child)
@@ -47,13 +47,13 @@ class TestChildren:
         assert [await stage.commit(end) for _ in range(2)] == [[True], [True]]
         assert len(await stage.store.read_inbox("one")) == 1
 
-    async def test_a_child_cancelled_by_force_is_told(self, stage: Stage) -> None:
+    async def test_the_parent_is_told_of_a_child_cancelled_by_force(self, stage: Stage) -> None:
         _, child = await family(stage)
         await stage.store.cancel_run(child.id, force=True, now=T0)
         [message] = await stage.store.read_inbox("one")
         assert end_in(message) == ChildEnd(child.id, "cancelled")
 
-    async def test_a_child_cancelled_before_it_began_is_told(self, stage: Stage) -> None:
+    async def test_the_parent_is_told_of_a_child_cancelled_before_it_began(self, stage: Stage) -> None:
         parent = await stage.held()
         child = child_of(parent)
         await stage.commit(turn(parent, out=Out(children=(child,))))
@@ -73,7 +73,7 @@ class TestChildren:
         assert await stage.claim() == []
         assert await stage.store.read_inbox("one") == []
 
-    async def test_many_children_are_told_of_in_one_batch(self, stage: Stage) -> None:
+    async def test_a_parent_is_told_of_many_children_in_one_batch(self, stage: Stage) -> None:
         parent = await stage.held()
         children = tuple(child_of(parent, f"pay:{number}") for number in range(600))
         await stage.commit(turn(parent, out=Out(children=children)))
@@ -180,7 +180,7 @@ class TestChildren:
         [message] = await stage.store.read_inbox("one")
         assert (end_in(message).run_id, end_in(message).status) == (holder.id, "completed")
 
-    async def test_a_child_asked_for_anew_waits_for_the_end_of_one_that_its_parent_called_off(
+    async def test_a_child_asked_for_anew_waits_for_the_end_of_the_cancelled_child_with_its_key(
         self, stage: Stage
     ) -> None:
         before, orphan = await family(stage, key="k")
@@ -194,9 +194,7 @@ class TestChildren:
         claimed = await stage.claim_one()
         assert (claimed.id, claimed.parent_id) == (child.id, parent.id)
 
-    async def test_whoever_claims_a_child_to_end_it_before_it_began_is_told_so_whoever_claimed_it_before(
-        self, stage: Stage
-    ) -> None:
+    async def test_each_claim_of_a_cancelled_child_says_that_it_still_waits_for_another_run(self, stage: Stage) -> None:
         before, orphan = await family(stage, key="k")
         await stage.end(before, RunStatus.FAILED)
         parent = await stage.held()
@@ -208,7 +206,7 @@ class TestChildren:
             await stage.lose(worker)
         assert not orphan.has_to_wait
 
-    async def test_a_child_asked_for_anew_joins_one_that_outlives_its_parent(self, stage: Stage) -> None:
+    async def test_a_child_asked_for_anew_joins_the_abandoned_child_with_its_key(self, stage: Stage) -> None:
         before, heir = await family(stage, key="k", on_parent_end="abandon")
         await stage.end(before, RunStatus.FAILED)
         parent = await stage.held()
@@ -226,7 +224,9 @@ class TestChildren:
         [message] = await stage.store.read_inbox("one")
         assert end_in(message).run_id == other.id
 
-    async def test_an_id_whose_first_asker_joins_another_run_is_the_second_asker_s_child(self, stage: Stage) -> None:
+    async def test_an_id_asked_for_twice_is_the_second_child_s_if_the_first_joins_another_run(
+        self, stage: Stage
+    ) -> None:
         holder = await stage.start_one(key="k")
         parent = await stage.held()
         children = (child_of(parent, "first", id="same", key="k"), child_of(parent, "second", id="same"))
@@ -249,7 +249,7 @@ class TestChildren:
         told = sorted((message.run_id, message.name) for message in await stage.store.read_inbox("one"))
         assert told == sorted((one.id, name) for one in parents for name in ("a", "b"))
 
-    async def test_joining_makes_no_child(self, stage: Stage) -> None:
+    async def test_a_run_that_was_joined_is_no_child_of_its_follower(self, stage: Stage) -> None:
         parent = await stage.held()
         holder = await stage.held(worker="two", key="k")
         await stage.commit(turn(parent, out=Out(children=(child_of(parent, key="k"),))))

@@ -34,7 +34,7 @@ class TestClaimRuns:
         assert (found.owner, found.epoch, found.status) == ("one", 1, RunStatus.RUNNING)
         assert found.started_at == moment_of(after(5))
 
-    async def test_the_first_claim_is_when_the_run_began(self, stage: Stage) -> None:
+    async def test_a_run_begins_with_its_first_claim(self, stage: Stage) -> None:
         run = await stage.held(now=after(1))
         await stage.hand_back(run, due_at=T0)
         again = await stage.claim_one(now=after(2))
@@ -63,7 +63,9 @@ class TestClaimRuns:
         await stage.store.cancel_run(run_id, now=after(6))
         assert (await stage.run(run_id)).status is RunStatus.CANCELLED
 
-    async def test_of_those_that_come_first_a_claim_of_unbegun_ones_leaves_out_the_others(self, stage: Stage) -> None:
+    async def test_a_claim_of_unbegun_runs_leaves_out_begun_ones_and_takes_no_others_instead(
+        self, stage: Stage
+    ) -> None:
         begun = await stage.held()
         await stage.hand_back(begun, due_at=T0)
         fresh = await stage.start(3, now=after(1))
@@ -72,7 +74,7 @@ class TestClaimRuns:
         )
         assert ids_of(await stage.claim(3, now=after(2))) == [begun.id, fresh[2]]
 
-    async def test_a_claim_says_since_when_the_run_could_have_been_claimed(self, stage: Stage) -> None:
+    async def test_a_claim_says_since_when_the_run_was_due(self, stage: Stage) -> None:
         run_id = await stage.start_one(delay=2 * SECOND)
         run = await stage.claim_one(now=after(5))
         assert run.due_at == after(2)
@@ -80,7 +82,7 @@ class TestClaimRuns:
         await stage.store.send_signal(run_id, "go", b"1", now=after(7))
         assert (await stage.claim_one(now=after(9))).due_at == after(7)
 
-    async def test_a_run_claimed_by_its_name_says_with_which_run_its_life_began(self, stage: Stage) -> None:
+    async def test_a_run_claimed_by_its_id_has_its_origin(self, stage: Stage) -> None:
         run_id = await stage.start_one(origin_id="the one before")
         assert (await stage.claim_one(run_id=run_id)).origin_id == "the one before"
 
@@ -194,7 +196,7 @@ class TestClaimRuns:
             assert [row.seq for row in run.rows] == list(range(5))
             assert run.next_seq == 5
 
-    async def test_a_journal_that_the_caller_holds_is_left_out(self, stage: Stage) -> None:
+    async def test_a_journal_that_the_worker_has_already_is_left_out(self, stage: Stage) -> None:
         run = await stage.held()
         assert await stage.commit(turn(run)) == [True]
         await stage.hand_back(run, next_seq=1, due_at=T0)
@@ -221,7 +223,7 @@ class TestClaimRuns:
         assert await stage.claim(run_id=second) == []
         assert await stage.claim(run_id="nobody") == []
 
-    async def test_a_named_run_is_claimed_only_when_it_could_be(self, stage: Stage) -> None:
+    async def test_a_named_run_is_claimed_only_if_it_is_due_and_of_a_given_lane(self, stage: Stage) -> None:
         later = await stage.start_one(delay=SECOND)
         other = await stage.start_one(workflow="other")
         assert await stage.claim(run_id=later) == []
@@ -313,7 +315,7 @@ class TestReadInbox:
         assert [message.run_id for message in messages] == ids_of(runs)[::-1]
         assert [message.payload.decode() for message in messages] == ids_of(runs)[::-1]
 
-    async def test_messages_of_others_are_theirs(self, stage: Stage) -> None:
+    async def test_a_worker_reads_the_messages_of_its_own_runs_only(self, stage: Stage) -> None:
         mine = await stage.held(worker="one")
         parked = await stage.held(worker="two")
         await stage.hand_back(parked, worker="two")
@@ -339,19 +341,19 @@ class TestReadInbox:
 
 @on_stage
 class TestNextDue:
-    async def test_nothing_to_do_is_none(self, stage: Stage) -> None:
+    async def test_without_a_run_to_claim_nothing_is_due(self, stage: Stage) -> None:
         assert await stage.store.next_due([LANE], now=T0) is None
         run = await stage.held()
         assert await stage.store.next_due([LANE], now=T0) is None
         await stage.hand_back(run)
         assert await stage.store.next_due([LANE], now=T0) is None
 
-    async def test_the_earliest_counts_whatever_its_priority(self, stage: Stage) -> None:
+    async def test_the_earliest_run_counts_whatever_its_priority(self, stage: Stage) -> None:
         for priority, delay in [(9, 7), (0, 5), (3, 6)]:
             await stage.start_one(priority=priority, due_at=after(delay))
         assert await stage.store.next_due([LANE], now=T0) == after(5)
 
-    async def test_only_these_lanes_count(self, stage: Stage) -> None:
+    async def test_only_runs_of_the_given_lanes_count(self, stage: Stage) -> None:
         await stage.start_one(workflow="other", due_at=after(1))
         await stage.start_one(due_at=after(2))
         assert await stage.store.next_due([LANE], now=T0) == after(2)
@@ -371,7 +373,7 @@ class TestNextDue:
         assert due_at is not None
         assert due_at <= after(2)
 
-    async def test_a_message_for_a_run_that_is_held_is_its_owner_s(self, stage: Stage) -> None:
+    async def test_a_message_for_a_held_run_makes_nothing_due(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.cancel_run(run.id, now=T0)
         assert await stage.store.next_due([LANE], now=T0) is None

@@ -46,7 +46,7 @@ class TestEvents:
             ("b", b"2", after(2)),
         ]
 
-    async def test_what_a_turn_sends_is_as_old_as_its_commit_however_old_the_turn_is(self, stage: Stage) -> None:
+    async def test_what_a_turn_sends_has_the_time_of_its_commit_not_of_the_turn(self, stage: Stage) -> None:
         run = await stage.held()
         [later] = await stage.store.start_runs([new_run()])
         out = Out(events=(OutEvent("a", b"1"),), signals=(OutSignal(run_id=later.id, name="s", payload=b"2"),))
@@ -68,7 +68,7 @@ class TestEvents:
         )
         assert sorted(answers) == [Sent.DUPLICATE] * 7 + [Sent.SENT]
 
-    async def test_what_was_looked_at_is_unmatched_no_more(self, stage: Stage) -> None:
+    async def test_what_was_marked_as_matched_is_no_longer_unmatched(self, stage: Stage) -> None:
         await stage.store.publish_event("paid", b"", now=T0)
         await waiting(stage, "paid")
         found = await stage.store.read_unmatched(10)
@@ -76,7 +76,7 @@ class TestEvents:
         await stage.store.mark_matched([event.id for event in found.events], found.waits)
         assert await stage.store.read_unmatched(10) == Unmatched((), ())
 
-    async def test_no_more_is_read_than_asked_for_the_oldest_first(self, stage: Stage) -> None:
+    async def test_unmatched_events_and_waits_are_read_up_to_a_limit_oldest_first(self, stage: Stage) -> None:
         for number in range(5):
             await stage.store.publish_event(f"e{number}", b"", now=after(number))
             await waiting(stage, f"e{number}", worker=f"w{number}")
@@ -155,7 +155,7 @@ class TestEvents:
         assert [event.id for event in await stage.store.find_events(wait, after=at_once.id)] == [later.id]
         assert await stage.store.find_events(wait, after=later.id) == []
 
-    async def test_an_event_that_was_looked_at_is_still_found(self, stage: Stage) -> None:
+    async def test_an_event_that_was_marked_as_matched_is_still_found_by_a_later_wait(self, stage: Stage) -> None:
         event = await published(stage, "paid", at=after(1))
         await stage.store.mark_matched([event.id], [])
         wait = await waiting(stage, "paid")
@@ -196,7 +196,7 @@ class TestEvents:
         assert sorted(answers) == [0, 1]
         assert len(await stage.store.read_inbox("one")) == 1
 
-    async def test_of_several_waits_of_a_chain_the_oldest_gets_it(self, stage: Stage) -> None:
+    async def test_the_oldest_of_several_waits_of_a_chain_gets_the_event(self, stage: Stage) -> None:
         run = await stage.held()
         waits = tuple(NewWait(number=number, kind="event", name="paid") for number in (10, 9, 2))
         await stage.commit(turn(run, out=Out(waits=waits)))
@@ -207,7 +207,7 @@ class TestEvents:
         assert await stage.store.deliver_event(event, found) == 0
         assert [wait.number for wait in await stage.store.read_waits(run.id)] == [9, 10]
 
-    async def test_what_a_chain_has_taken_it_does_not_find_again(self, stage: Stage) -> None:
+    async def test_a_chain_does_not_find_an_event_again_that_it_has_taken(self, stage: Stage) -> None:
         run = await stage.held()
         waits = tuple(NewWait(number=number, kind="event", name="paid") for number in (1, 2))
         await stage.commit(turn(run, out=Out(waits=waits)))
@@ -250,7 +250,7 @@ class TestEvents:
         assert [wait.name for wait in (await stage.store.read_unmatched(10)).waits] == ["shipped"]
         assert await stage.store.read_inbox("one") == []
 
-    async def test_nothing_delivered_is_nothing(self, stage: Stage) -> None:
+    async def test_delivering_and_marking_nothing_changes_nothing(self, stage: Stage) -> None:
         event = await published(stage, "paid")
         assert await stage.store.deliver_event(event, []) == 0
         await stage.store.mark_matched([], [])
@@ -265,7 +265,7 @@ class TestEvents:
             await stage.store.mark_matched([event.id], [], runs=[new_run(id=again)], now=T0)
             assert await stage.store.get_run(again) is None
 
-    async def test_a_later_look_finds_what_is_newer_than_the_place_seen(self, stage: Stage) -> None:
+    async def test_a_later_look_finds_the_events_after_the_last_one_seen(self, stage: Stage) -> None:
         wait = await waiting(stage, "paid")
         events = [await published(stage, "paid", at=after(number)) for number in range(4)]
         await stage.store.mark_matched([event.id for event in events], [], now=after(5))
@@ -283,7 +283,7 @@ class TestEvents:
         assert await stage.store.deliver_event(taken, [first]) == 1
         assert await stage.store.find_events(second, looked=Looked(T0, 0, after(100))) == [free]
 
-    async def test_a_later_look_finds_what_was_matched_since_wherever_it_stands(self, stage: Stage) -> None:
+    async def test_a_later_look_finds_events_matched_since_however_old_they_are(self, stage: Stage) -> None:
         # `late` was committed after the look, with a time before it.
         wait = await waiting(stage, "paid")
         old, late, new = [await published(stage, "paid", at=after(number)) for number in (1, 2, 3)]
@@ -294,7 +294,7 @@ class TestEvents:
         assert await stage.store.deliver_event(late, [wait]) == 1
         assert await stage.store.find_events(wait, looked=seen) == [new]
 
-    async def test_a_later_look_finds_what_is_not_matched_yet_wherever_it_stands(self, stage: Stage) -> None:
+    async def test_a_later_look_finds_events_not_matched_yet_however_old_they_are(self, stage: Stage) -> None:
         # The worker that matches `late` may have looked for waits before this one existed, and has not marked it yet.
         wait = await waiting(stage, "paid")
         old, late, new = [await published(stage, "paid", at=after(number)) for number in (1, 2, 3)]
@@ -328,12 +328,12 @@ class TestTriggers:
         assert await stage.store.list_triggers("paid") == []
         assert [one.version for one in await stage.store.list_triggers("sent")] == ["3"]
 
-    async def test_a_newer_version_of_which_nothing_was_declared_does_not_count(self, stage: Stage) -> None:
+    async def test_a_newer_version_without_a_declaration_does_not_count(self, stage: Stage) -> None:
         await declare(stage, "ship", "1", on_event="paid")
         await stage.store.register_worker("plain", [Lane("ship", "2")], LEASE, now=T0 + SECOND)
         assert await stage.store.list_triggers("paid") == [trigger("1")]
 
-    async def test_a_worker_that_declares_nothing_of_a_version_leaves_what_was_said(self, stage: Stage) -> None:
+    async def test_a_worker_without_a_declaration_of_a_version_leaves_the_earlier_one(self, stage: Stage) -> None:
         await declare(stage, "ship", "1", on_event="paid")
         await stage.store.register_worker("plain", [Lane("ship", "1")], LEASE, now=T0 + SECOND)
         assert await stage.store.list_triggers("paid") == [trigger("1")]

@@ -33,7 +33,7 @@ class TestHooks:
         assert await stage.store.find_hook("t") is None
         assert len(await stage.store.read_inbox("one")) == 1
 
-    async def test_one_of_many_is_first(self, stage: Stage) -> None:
+    async def test_only_the_first_of_many_payloads_is_sent(self, stage: Stage) -> None:
         await hooked(stage)
         answers = await asyncio.gather(*(stage.store.resume_hook("t", b"", now=T0) for _ in range(8)))
         assert sorted(answers) == [Sent.SENT] + [Sent.USED] * 7
@@ -57,7 +57,7 @@ class TestHooks:
         assert await stage.store.read_inbox("one") == []
         assert await stage.store.resume_hook("t", b"", now=after(8)) is Sent.SENT
 
-    async def test_a_hook_that_its_run_has_closed_is_over(self, stage: Stage) -> None:
+    async def test_a_hook_that_its_run_has_closed_is_expired(self, stage: Stage) -> None:
         run = await hooked(stage, expires_at=after(9))
         await stage.commit(turn(run, after=1, out=Out(closed=(7,))))
         assert await stage.store.resume_hook("t", b"", now=after(10)) is Sent.EXPIRED
@@ -109,7 +109,7 @@ class TestHooks:
         await stage.commit(turn(run, after=1, change=RowChange(status=RunStatus.COMPLETED), out=Out(waits=(wait,))))
         assert await stage.store.resume_hook("t", b"", now=T0) is Sent.USED
 
-    async def test_a_token_that_was_used_up_may_be_another_run_s(self, stage: Stage) -> None:
+    async def test_a_used_token_of_an_ended_run_may_be_registered_by_another_run(self, stage: Stage) -> None:
         # A fork has its original's tokens in the history that they share.
         first = await hooked(stage)
         assert await stage.store.resume_hook("t", b"", message_id="m", now=T0) is Sent.SENT
@@ -125,7 +125,7 @@ class TestHooks:
         await stage.commit(turn(run, after=1, change=RowChange(status=RunStatus.COMPLETED)))
         assert await stage.store.resume_hook("t", b"", now=T0) is Sent.USED
 
-    async def test_a_token_that_nobody_gave_out_is_missing(self, stage: Stage) -> None:
+    async def test_an_unknown_token_is_missing(self, stage: Stage) -> None:
         assert await stage.store.resume_hook("nothing", b"", message_id="m", now=T0) is Sent.MISSING
 
     async def test_everything_about_a_hook_goes_with_its_run(self, stage: Stage) -> None:
@@ -157,7 +157,7 @@ class TestHooks:
         await stage.store.resume_hook("t", b"", now=T0)
         assert [message.run_id for message in await stage.store.read_inbox("one")] == [first.id]
 
-    async def test_open_hooks_go_over(self, stage: Stage) -> None:
+    async def test_open_hooks_go_over_to_successors(self, stage: Stage) -> None:
         run = await stage.held()
         waits = (NewWait(number=1, kind="hook", name="ok", token="t"), NewWait(number=2, kind="event", name="paid"))
         await stage.commit(turn(run, out=Out(waits=waits)))
@@ -187,7 +187,7 @@ class TestHooks:
         assert await stage.store.resume_hook("t", b"1", now=after(5)) is Sent.SENT
         assert await stage.store.resume_hook("t", b"2", now=after(5)) is Sent.USED
 
-    async def test_a_payload_that_a_run_has_not_read_knows_its_hook_in_the_successor(self, stage: Stage) -> None:
+    async def test_an_unread_payload_goes_over_with_its_hook(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.commit(turn(run, out=Out(waits=(NewWait(number=7, kind="hook", name="ok", token="t"),))))
         assert await stage.store.resume_hook("t", b"1", now=T0) is Sent.SENT

@@ -33,7 +33,7 @@ class TestLife:
         with pytest.raises(StoreError, match="open"):
             stage.store.renew_lease("one", 1)
 
-    async def test_the_time_that_it_tells_is_the_one_by_which_it_creates_runs(self, stage: Stage) -> None:
+    async def test_read_clock_is_the_clock_that_stamps_new_runs(self, stage: Stage) -> None:
         before = await stage.store.read_clock()
         [started] = await stage.store.start_runs([new_run()])
         after = await stage.store.read_clock()
@@ -80,7 +80,7 @@ class TestLife:
 
 @on_stage
 class TestSubscribe:
-    async def test_a_start_a_message_an_end_and_a_hand_back_are_told(self, stage: Stage) -> None:
+    async def test_a_start_a_message_an_end_and_a_hand_back_notify_subscribers(self, stage: Stage) -> None:
         run = await stage.held()
         other = await stage.held()
         told: list[int] = []
@@ -99,7 +99,7 @@ class TestSubscribe:
             assert await until(lambda: bool(told))
         unsubscribe()
 
-    async def test_nothing_is_told_after_unsubscribing(self, stage: Stage) -> None:
+    async def test_nobody_is_notified_after_unsubscribing(self, stage: Stage) -> None:
         told: list[int] = []
         unsubscribe = stage.store.subscribe(lambda: told.append(1))
         unsubscribe()
@@ -108,7 +108,7 @@ class TestSubscribe:
         await quiet()
         assert told == []
 
-    async def test_plain_turns_tell_nobody(self, stage: Stage) -> None:
+    async def test_plain_turns_notify_nobody(self, stage: Stage) -> None:
         run = await stage.held()
         await quiet()
         told: list[int] = []
@@ -123,7 +123,7 @@ class TestSubscribe:
         assert len(told) <= 1
         unsubscribe()
 
-    async def test_what_happened_is_there_when_it_is_told(self, stage: Stage) -> None:
+    async def test_what_happened_can_be_read_when_subscribers_are_notified(self, stage: Stage) -> None:
         run = await stage.held()
         ended: list[int] = []
 
@@ -138,7 +138,7 @@ class TestSubscribe:
         await asyncio.gather(*looks)
         unsubscribe()
 
-    async def test_every_subscriber_is_told(self, stage: Stage) -> None:
+    async def test_every_subscriber_is_notified(self, stage: Stage) -> None:
         told: list[str] = []
         unsubscribes = [stage.store.subscribe(lambda name=name: told.append(name)) for name in ("a", "b")]  # type: ignore[misc]
         await stage.store.register_worker("one", [LANE], 1)

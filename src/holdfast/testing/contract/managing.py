@@ -35,7 +35,7 @@ class TestPauseRuns:
         assert [await stage.store.pause_runs([run_id], True, now=T0) for _ in range(2)] == [[run_id], []]
         assert [await stage.store.pause_runs([run_id], False, now=T0) for _ in range(2)] == [[run_id], []]
 
-    async def test_a_run_that_came_due_meanwhile_goes_on_when_resumed(self, stage: Stage) -> None:
+    async def test_a_run_that_came_due_while_it_was_paused_goes_on_when_resumed(self, stage: Stage) -> None:
         run_id = await stage.start_one(due_at=after(5))
         await stage.store.pause_runs([run_id], True, now=T0)
         assert await stage.claim(now=after(9)) == []
@@ -43,7 +43,7 @@ class TestPauseRuns:
         claimed = await stage.claim_one(now=after(9))
         assert (claimed.id, claimed.is_paused) == (run_id, False)
 
-    async def test_a_message_that_came_meanwhile_wakes_it_when_resumed(self, stage: Stage) -> None:
+    async def test_a_message_that_came_during_a_pause_wakes_the_run_when_resumed(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.hand_back(run)
         await stage.store.pause_runs([run.id], True, now=T0)
@@ -54,7 +54,7 @@ class TestPauseRuns:
         await stage.store.pause_runs([run.id], False, now=T0)
         assert [message.kind for message in (await stage.claim_one()).inbox] == ["signal"]
 
-    async def test_a_held_run_s_owner_is_told(self, stage: Stage) -> None:
+    async def test_the_owner_of_a_paused_run_gets_a_message(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.pause_runs([run.id], True, now=after(1))
         [message] = await stage.store.read_inbox("one")
@@ -63,13 +63,13 @@ class TestPauseRuns:
         assert await stage.commit(turn(run, taken=(message.id,))) == [True]
         assert await stage.store.read_inbox("one") == []
 
-    async def test_a_held_run_s_owner_is_told_of_the_last_word_only(self, stage: Stage) -> None:
+    async def test_the_owner_gets_only_the_last_of_several_pauses_and_resumes(self, stage: Stage) -> None:
         run = await stage.held()
         for is_paused in (True, False, True, False):
             await stage.store.pause_runs([run.id], is_paused, now=T0)
         assert [message.payload for message in await stage.store.read_inbox("one")] == [b"resumed"]
 
-    async def test_a_pause_that_nobody_took_wakes_nobody(self, stage: Stage) -> None:
+    async def test_a_pause_that_no_turn_took_does_not_wake_the_run_when_resumed(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.pause_runs([run.id], True, now=T0)
         await stage.hand_back(run)
@@ -82,7 +82,7 @@ class TestPauseRuns:
         assert [message.kind for message in again.inbox] == ["signal"]
         assert await stage.store.read_inbox("one") == []
 
-    async def test_the_word_that_a_run_goes_on_wakes_nobody_but_its_owner(self, stage: Stage) -> None:
+    async def test_the_message_that_a_run_is_resumed_does_not_wake_a_parked_run(self, stage: Stage) -> None:
         run = await stage.held()
         for is_paused in (True, False):
             await stage.store.pause_runs([run.id], is_paused, now=T0)
@@ -129,7 +129,7 @@ class TestDeleteRuns:
         assert sorted(ids_of((await stage.store.list_runs(RunFilter())).items)) == sorted([held.id, pending])
         assert await stage.store.delete_runs([gone.id]) == []
 
-    async def test_its_key_is_free_again(self, stage: Stage) -> None:
+    async def test_a_deleted_run_s_key_is_free_again(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         await stage.end(run)
         await stage.store.delete_runs([run.id])
@@ -137,7 +137,7 @@ class TestDeleteRuns:
         [started] = await stage.store.start_runs([new_run(key="k")], now=T0)
         assert started.created
 
-    async def test_a_key_that_another_run_holds_by_now_stays(self, stage: Stage) -> None:
+    async def test_a_deleted_run_leaves_its_key_to_the_run_that_holds_it_now(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         await stage.end(run)
         [other] = await stage.store.start_runs([new_run(key="k", on_conflict="restart")], now=T0)
@@ -146,7 +146,7 @@ class TestDeleteRuns:
         assert found is not None
         assert found.id == other.id
 
-    async def test_its_id_is_free_again_and_nothing_of_the_old_run_is_left(self, stage: Stage) -> None:
+    async def test_a_deleted_run_s_id_is_free_again_and_nothing_of_the_run_is_left(self, stage: Stage) -> None:
         run = await stage.held(id="again")
         await stage.store.send_signal("again", "go", b"", message_id="m", now=T0)
         out = Out(values=(("at", b"1"),), items=(("log", b"a"),), waits=(NewWait(number=1, kind="event", name="paid"),))
@@ -209,14 +209,14 @@ class TestSweep:
         assert swept.run_ids == (run.id,)
         assert await stage.store.get_run(run.id) is None
 
-    async def test_runs_without_retention_stay_for_ever_and_live_ones_anyway(self, stage: Stage) -> None:
+    async def test_runs_without_retention_and_live_runs_are_never_swept(self, stage: Stage) -> None:
         ended, held = await stage.held(retention=None), await stage.held(retention=0)
         await stage.end(ended)
         swept = await stage.store.sweep(10, events_before=T0, now=after(10**8))
         assert swept.run_ids == ()
         assert (await stage.run(held.id)).status is RunStatus.RUNNING
 
-    async def test_every_kind_of_end_counts(self, stage: Stage) -> None:
+    async def test_runs_are_swept_however_they_ended(self, stage: Stage) -> None:
         forced, failed = await stage.held(retention=0), await stage.held(retention=0)
         [unbegun] = await stage.start(retention=0)
         await stage.store.cancel_run(forced.id, force=True, now=T0)

@@ -50,7 +50,7 @@ class TestSendSignal:
         sent = [str(number).encode() for number in range(20)]
         assert claimed == {run_ids[0]: sent[::2], run_ids[1]: sent[1::2]}
 
-    async def test_what_no_turn_has_taken_is_counted_by_its_name(self, stage: Stage) -> None:
+    async def test_messages_that_no_turn_has_taken_are_counted_by_name(self, stage: Stage) -> None:
         run, other = await stage.held(), await stage.held()
         for name in ("go", "stop", "go"):
             await stage.store.send_signal(run.id, name, b"1", now=T0)
@@ -85,7 +85,7 @@ class TestSendSignal:
         assert await stage.store.send_signal(run.id, "go", b"", message_id="m", now=T0) is Sent.DUPLICATE
         assert await stage.store.send_signal(run.id, "go", b"", message_id="other", now=T0) is Sent.ENDED
 
-    async def test_a_message_id_means_something_to_one_run_only(self, stage: Stage) -> None:
+    async def test_a_message_id_holds_for_one_run_only(self, stage: Stage) -> None:
         ids = await stage.start(2)
         answers = [await stage.store.send_signal(run_id, "go", b"", message_id="m", now=T0) for run_id in ids]
         assert answers == [Sent.SENT, Sent.SENT]
@@ -98,7 +98,7 @@ class TestSendSignal:
         assert sorted(answers) == [Sent.DUPLICATE] * 7 + [Sent.SENT]
         assert len(await stage.store.read_inbox("one")) == 1
 
-    async def test_a_worker_gets_those_for_whatever_it_holds_also_of_lanes_that_it_has_not_registered(
+    async def test_a_worker_gets_the_messages_of_all_its_runs_also_of_lanes_that_it_has_not_registered(
         self, stage: Stage
     ) -> None:
         first, second = await stage.start_one(), await stage.start_one(workflow="pack")
@@ -229,7 +229,7 @@ class TestTurnsGiveOut:
         assert await stage.commit(*turns) == [True] * 50
         assert [message.name for message in await stage.store.read_inbox("two")] == ids_of(runs)
 
-    async def test_what_is_given_out_is_told(self, stage: Stage) -> None:
+    async def test_what_a_turn_gives_out_notifies_subscribers(self, stage: Stage) -> None:
         run, other = await stage.held(), await stage.held()
         told = asyncio.Event()
         unsubscribe = stage.store.subscribe(told.set)

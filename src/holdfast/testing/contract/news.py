@@ -25,7 +25,7 @@ Happening = Callable[[], Awaitable[object]]
 
 @on_stage
 class TestNews:
-    async def test_an_end_is_told_to_those_who_wait_for_ends(self, stage: Stage) -> None:
+    async def test_an_end_notifies_those_who_wait_for_ends(self, stage: Stage) -> None:
         for happen in (
             lambda run: stage.end(run),
             lambda run: stage.end(run, RunStatus.FAILED),
@@ -35,33 +35,33 @@ class TestNews:
             run = await stage.held()
             assert await _is_told(stage, News.ENDS, lambda happen=happen, run=run: happen(run))  # type: ignore[misc]
 
-    async def test_a_run_cancelled_before_it_began_is_told_as_an_end(self, stage: Stage) -> None:
+    async def test_a_cancel_before_a_run_began_notifies_those_who_wait_for_ends(self, stage: Stage) -> None:
         run_id = await stage.start_one()
         assert await _is_told(stage, News.ENDS, lambda: stage.store.cancel_run(run_id, now=T0))
 
-    async def test_an_end_is_told_to_workers_if_a_parent_waits_for_it(self, stage: Stage) -> None:
+    async def test_an_end_notifies_workers_if_a_parent_waits_for_it(self, stage: Stage) -> None:
         parent = await stage.held()
         child = await _begun(stage, parent)
         assert await _is_told(stage, News.WORK, lambda: stage.end(child))
 
-    async def test_an_end_is_told_to_workers_if_it_calls_off_a_child(self, stage: Stage) -> None:
+    async def test_an_end_notifies_workers_if_it_cancels_a_child(self, stage: Stage) -> None:
         parent = await stage.held()
         await _begun(stage, parent)
         assert await _is_told(stage, News.WORK, lambda: stage.commit(_ended(parent, after=1)))
 
-    async def test_an_end_is_told_to_workers_if_another_run_waits_for_its_key(self, stage: Stage) -> None:
+    async def test_an_end_notifies_workers_if_another_run_waits_for_its_key(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         await stage.start_one(key="k", on_conflict="replace")
         assert await _is_told(stage, News.WORK, lambda: stage.commit(_ended(run)))
 
-    async def test_an_end_is_told_to_workers_if_a_run_has_joined_it(self, stage: Stage) -> None:
+    async def test_an_end_notifies_workers_if_another_run_has_joined_the_run(self, stage: Stage) -> None:
         joined = await stage.held(key="k")
         parent = await stage.held()
         again = new_run(key="k", parent_id=parent.id, parent_key="pay")
         assert await stage.commit(turn(parent, out=Out(children=(again,)))) == [True]
         assert await _is_told(stage, News.WORK, lambda: stage.commit(_ended(joined)))
 
-    async def test_whatever_a_turn_gives_out_for_others_is_told_to_workers(self, stage: Stage) -> None:
+    async def test_whatever_a_turn_gives_out_for_others_notifies_workers(self, stage: Stage) -> None:
         other = await stage.held()
         outs = (
             lambda run: Out(children=(new_run(parent_id=run.id, parent_key="pay"),)),
@@ -74,7 +74,7 @@ class TestNews:
             await quiet()
             assert await _is_told(stage, News.WORK, lambda run=run, out=out: stage.commit(turn(run, out=out(run))))  # type: ignore[misc]
 
-    async def test_a_start_a_message_and_a_hand_back_are_told_to_workers(self, stage: Stage) -> None:
+    async def test_a_start_a_message_and_a_hand_back_notify_workers(self, stage: Stage) -> None:
         run, other = await stage.held(), await stage.held()
         happenings: list[Happening] = [
             lambda: stage.start_one(),
@@ -88,7 +88,7 @@ class TestNews:
         for happen in happenings:
             assert await _is_told(stage, News.WORK, happen)
 
-    async def test_values_and_items_are_told_to_those_who_follow_them(self, stage: Stage) -> None:
+    async def test_values_and_items_notify_those_who_follow_them(self, stage: Stage) -> None:
         run, other = await stage.held(), await stage.held()
         sent = StepItems(run.id, "log", (b"1",), "pay", 1, run.epoch)
         happenings: list[Happening] = [
@@ -100,7 +100,7 @@ class TestNews:
         for happen in happenings:
             assert await _is_told(stage, News.VALUES, happen)
 
-    async def test_a_wait_that_is_over_is_told_to_those_who_follow_its_run(self, stage: Stage) -> None:
+    async def test_the_end_of_a_wait_notifies_those_who_follow_its_run(self, stage: Stage) -> None:
         run = await stage.held()
         wait = NewWait(number=0, kind="event", name="paid")
         assert await stage.commit(turn(run, out=Out(waits=(wait,)))) == [True]

@@ -150,7 +150,7 @@ class TestProcesses:
             child.send_signal(signal.SIGSTOP)
             assert await stage.store.reap_workers("parent") == []
 
-    async def test_a_start_in_another_process_is_told(self, stage: Stage, url: str) -> None:
+    async def test_a_start_in_another_process_notifies_subscribers(self, stage: Stage, url: str) -> None:
         told: list[int] = []
         unsubscribe = stage.store.subscribe(lambda: told.append(1))
         body = """
@@ -167,7 +167,7 @@ class TestProcesses:
             assert await until(lambda: bool(told))
         unsubscribe()
 
-    async def test_what_a_killed_process_was_told_is_accepted_is_there(self, stage: Stage, url: str) -> None:
+    async def test_turns_that_a_killed_process_saw_accepted_are_in_the_journal(self, stage: Stage, url: str) -> None:
         await stage.store.start_runs([new_run(id="told")])
         body = """
         await store.register_worker("child", [LANE], LEASE)

@@ -36,7 +36,7 @@ class TestMessagesInTwoStores:
             assert sorted(str(name) for name in names) == ["a", "b"], number
             await stage.end(claimed)
 
-    async def test_a_signal_racing_an_end_is_sent_or_told_so(self, stage: Stage) -> None:
+    async def test_a_signal_racing_an_end_is_sent_or_refused(self, stage: Stage) -> None:
         other = await stage.open()
         for _ in range(20):
             run = await stage.held()
@@ -57,7 +57,7 @@ class TestMessagesInTwoStores:
             assert await stage.claim() == []
             assert await stage.store.read_inbox("two") == []
 
-    async def test_a_child_whose_parent_waits_elsewhere_wakes_it(self, stage: Stage) -> None:
+    async def test_a_child_that_ends_while_its_parent_is_parked_elsewhere_wakes_it(self, stage: Stage) -> None:
         other = await stage.open()
         parent, child = await family(stage)
         _, ended = await asyncio.gather(
@@ -66,7 +66,7 @@ class TestMessagesInTwoStores:
         assert ended == [True]
         assert (await stage.claim_one()).id == parent.id
 
-    async def test_of_two_that_ask_for_a_child_of_one_id_at_once_one_begins_it_and_the_other_joins(
+    async def test_of_two_runs_that_ask_for_a_child_of_one_id_at_once_one_begins_it_and_the_other_joins(
         self, stage: Stage
     ) -> None:
         other = await stage.open()
@@ -83,7 +83,9 @@ class TestMessagesInTwoStores:
             for one in parents:
                 assert await stage.commit(turn(one, after=1, change=RowChange(status=RunStatus.COMPLETED))) == [True]
 
-    async def test_two_that_join_by_a_key_at_once_are_both_told(self, stage: Stage) -> None:
+    async def test_two_runs_that_ask_for_a_child_of_one_key_at_once_are_both_told_of_its_end(
+        self, stage: Stage
+    ) -> None:
         other = await stage.open()
         for number in range(15):
             parents = [await stage.held(), await stage.held()]
@@ -99,7 +101,7 @@ class TestMessagesInTwoStores:
             for one in parents:
                 await stage.commit(turn(one, after=1, change=RowChange(status=RunStatus.COMPLETED)))
 
-    async def test_joining_a_run_that_ends_meanwhile_is_told(self, stage: Stage) -> None:
+    async def test_a_run_that_joins_another_while_it_ends_is_told_of_the_end(self, stage: Stage) -> None:
         other = await stage.open()
         for number in range(15):
             parent, holder = await stage.held(), await stage.held(worker="two", key=str(number))
@@ -113,14 +115,14 @@ class TestMessagesInTwoStores:
             assert [message.name for message in await stage.store.read_inbox("one")] == ["c"]
             await stage.commit(turn(parent, after=1, change=RowChange(status=RunStatus.COMPLETED)))
 
-    async def test_a_hook_is_resumed_by_one_of_them(self, stage: Stage) -> None:
+    async def test_a_hook_is_resumed_by_one_of_several_stores(self, stage: Stage) -> None:
         stores = [stage.store, await stage.open(), await stage.open()]
         await hooked(stage)
         answers = await asyncio.gather(*(store.resume_hook("t", b"", now=T0) for store in stores for _ in range(3)))
         assert sorted(answers) == [Sent.SENT] + [Sent.USED] * 8
         assert len(await stage.store.read_inbox("one")) == 1
 
-    async def test_an_event_delivered_by_all_goes_once(self, stage: Stage) -> None:
+    async def test_an_event_delivered_by_several_stores_is_taken_once(self, stage: Stage) -> None:
         stores = [stage.store, await stage.open(), await stage.open()]
         run = await stage.held()
         waits = tuple(NewWait(number=number, kind="event", name="paid") for number in range(3))
@@ -133,7 +135,7 @@ class TestMessagesInTwoStores:
         assert sum(answers) == 1
         assert len(await stage.store.read_inbox("one")) == 1
 
-    async def test_a_message_id_is_used_by_one_of_them(self, stage: Stage) -> None:
+    async def test_a_message_id_is_used_by_one_of_several_stores(self, stage: Stage) -> None:
         stores = [stage.store, await stage.open()]
         run = await stage.held()
         for send in ("send_signal", "publish_event"):
@@ -145,7 +147,7 @@ class TestMessagesInTwoStores:
             answers = await asyncio.gather(*(call() for call in calls))
             assert sorted(answers) == [Sent.DUPLICATE] * 5 + [Sent.SENT]
 
-    async def test_streams_that_all_write_to_have_one_order(self, stage: Stage) -> None:
+    async def test_items_sent_by_several_stores_have_one_order(self, stage: Stage) -> None:
         stores = [stage.store, await stage.open(), await stage.open()]
         run = await stage.held()
         calls = [
@@ -157,7 +159,7 @@ class TestMessagesInTwoStores:
         items = await stage.store.read_items(run.id, "log")
         assert [one.offset for one in items] == list(range(1, 62))
 
-    async def test_a_run_is_deleted_by_one_of_them(self, stage: Stage) -> None:
+    async def test_a_run_is_swept_by_one_of_several_stores(self, stage: Stage) -> None:
         stores = [stage.store, await stage.open()]
         runs = [await stage.held(retention=0) for _ in range(10)]
         for run in runs:
@@ -169,7 +171,7 @@ class TestMessagesInTwoStores:
 
 @on_stage
 class TestNamespacesOfMessages:
-    async def test_messages_stay_on_their_side(self, stage: Stage) -> None:
+    async def test_messages_stay_in_their_namespace(self, stage: Stage) -> None:
         other = await stage.open(namespace="other")
         run = await hooked(stage)
         assert await other.send_signal(run.id, "go", b"", now=T0) is Sent.MISSING
@@ -180,7 +182,7 @@ class TestNamespacesOfMessages:
         for store in (stage.store, other):
             assert await store.publish_event("paid", b"", message_id="m", now=T0) is Sent.SENT
 
-    async def test_events_and_waits_stay_on_their_side(self, stage: Stage) -> None:
+    async def test_events_and_waits_stay_in_their_namespace(self, stage: Stage) -> None:
         other = await stage.open(namespace="other")
         wait = await waiting(stage, "paid")
         await stage.store.publish_event("paid", b"", now=T0)
@@ -193,7 +195,7 @@ class TestNamespacesOfMessages:
         await stage.store.register_worker("one", [LANE], LEASE, workflows=[declared])
         assert await other.list_triggers("paid") == []
 
-    async def test_children_and_chains_stay_on_their_side(self, stage: Stage) -> None:
+    async def test_children_and_chains_stay_in_their_namespace(self, stage: Stage) -> None:
         other = await stage.open(namespace="other")
         parent = await stage.held(id="parent")
         await other.start_runs([new_run(id="theirs", parent_id="parent", parent_key="c", chain_id="parent")], now=T0)
@@ -203,7 +205,7 @@ class TestNamespacesOfMessages:
         [theirs] = await other.claim_runs("one", [LANE], 10, now=T0)
         assert theirs.inbox == ()
 
-    async def test_values_streams_and_deletes_stay_on_their_side(self, stage: Stage) -> None:
+    async def test_values_streams_and_deletes_stay_in_their_namespace(self, stage: Stage) -> None:
         other = await stage.open(namespace="other")
         for store, text in ((stage.store, b"mine"), (other, b"theirs")):
             await store.start_runs([new_run(id="same", retention=0)], now=T0)

@@ -34,7 +34,7 @@ class TestRetriedRuns:
 
     @pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.CANCELLED])
     @pytest.mark.parametrize("key", [None, "k"])
-    async def test_unread_messages_go_over(self, stage: Stage, status: RunStatus, key: str | None) -> None:
+    async def test_unread_messages_go_over_to_a_retry(self, stage: Stage, status: RunStatus, key: str | None) -> None:
         ended = await stage.held(key=key)
         for payload in (b"read", b"seen"):
             await stage.store.send_signal(ended.id, "go", payload, now=T0)
@@ -50,14 +50,14 @@ class TestRetriedRuns:
         await stage.store.send_signal(ended.id, "go", b"later", now=T0)
         assert [(one.run_id, one.payload) for one in await stage.store.read_inbox("one")] == [(retry.id, b"later")]
 
-    async def test_what_one_that_was_cancelled_by_force_had_not_read_goes_over(self, stage: Stage) -> None:
+    async def test_unread_messages_of_a_run_cancelled_by_force_go_over_to_a_retry(self, stage: Stage) -> None:
         ended = await stage.held()
         await stage.store.send_signal(ended.id, "go", b"unread", now=T0)
         await stage.store.cancel_run(ended.id, force=True, now=T0)
         retry = await stage.held(chain_id=ended.id, forked_from=ended.id)
         assert [(one.kind, one.payload) for one in retry.inbox] == [("signal", b"unread")]
 
-    async def test_what_a_retry_that_failed_too_had_not_read_goes_over_to_another(self, stage: Stage) -> None:
+    async def test_unread_messages_of_a_failed_retry_go_over_to_the_next(self, stage: Stage) -> None:
         ended = await stage.held()
         await stage.store.send_signal(ended.id, "go", b"unread", now=T0)
         await stage.end(ended, RunStatus.FAILED)
@@ -66,14 +66,14 @@ class TestRetriedRuns:
         other = await stage.held(chain_id=ended.id, forked_from=ended.id)
         assert [(one.kind, one.payload) for one in other.inbox] == [("signal", b"unread")]
 
-    async def test_a_live_retry_keeps_what_it_has_not_read(self, stage: Stage) -> None:
+    async def test_a_live_retry_keeps_its_unread_messages(self, stage: Stage) -> None:
         ended = await stage.held()
         await stage.store.send_signal(ended.id, "go", b"unread", now=T0)
         await stage.end(ended, RunStatus.FAILED)
         await stage.held(chain_id=ended.id, forked_from=ended.id)
         assert (await stage.held(chain_id=ended.id, forked_from=ended.id)).inbox == ()
 
-    async def test_a_fork_reads_nothing_that_was_sent_to_the_other_run(self, stage: Stage) -> None:
+    async def test_a_fork_gets_no_messages_of_the_run_that_it_is_forked_from(self, stage: Stage) -> None:
         ended = await stage.held()
         await stage.store.send_signal(ended.id, "go", b"unread", now=T0)
         await stage.end(ended, RunStatus.FAILED)

@@ -32,7 +32,7 @@ _COMPLETED = RowChange(status=RunStatus.COMPLETED)
 
 @on_stage
 class TestReading:
-    async def test_a_run_that_is_not_there_is_none(self, stage: Stage) -> None:
+    async def test_an_unknown_run_is_none(self, stage: Stage) -> None:
         assert await stage.store.get_run("nobody") is None
         assert await stage.store.find_run(LANE.workflow, "nothing") is None
         # No run can be started with such a key.
@@ -41,7 +41,7 @@ class TestReading:
         assert await stage.store.read_journal("nobody") == []
         assert await stage.store.cancel_run("nobody", now=T0) is None
 
-    async def test_the_last_run_of_a_chain_is_found_by_any_that_is_left(self, stage: Stage) -> None:
+    async def test_the_last_run_of_a_chain_is_found_by_any_of_its_runs(self, stage: Stage) -> None:
         ids, run = [], await stage.held()
         for _ in range(3):
             ids.append(run.id)
@@ -56,7 +56,7 @@ class TestReading:
         for run_id in (ids[1], "nobody", "a\0b"):
             assert await stage.store.find_last(run_id) is None
 
-    async def test_only_the_ended_are_read_as_ended(self, stage: Stage) -> None:
+    async def test_only_ended_runs_are_read_as_ended(self, stage: Stage) -> None:
         ids = await stage.start(4)
         for run in (await stage.claim())[:2]:
             await stage.end(run)
@@ -65,7 +65,7 @@ class TestReading:
         assert {run.status for run in found} == {RunStatus.COMPLETED}
         assert await stage.store.read_ended([]) == []
 
-    async def test_only_what_is_not_there_is_read_as_gone(self, stage: Stage) -> None:
+    async def test_only_deleted_and_unknown_runs_are_read_as_gone(self, stage: Stage) -> None:
         live, ended, deleted = await stage.start(3)
         for run in await stage.claim():
             if run.id != live:
@@ -74,7 +74,7 @@ class TestReading:
         assert await stage.store.read_gone([live, deleted, ended, "nobody"]) == [deleted, "nobody"]
         assert await stage.store.read_gone([]) == []
 
-    async def test_many_are_read_as_ended_in_one_call(self, stage: Stage) -> None:
+    async def test_many_ended_runs_are_read_in_one_call(self, stage: Stage) -> None:
         ids = await stage.start(2000)
         runs = await stage.claim(2000)
         assert await stage.store.read_ended(ids) == []
@@ -119,11 +119,11 @@ class TestListRuns:
         assert await self.pages(stage, 5) == [[]]
 
     @pytest.mark.parametrize("cursor", ["", "x", "AAAA", "äöü", "ks8ABmBMD66jwg==x"])
-    async def test_a_cursor_that_is_none_is_refused(self, stage: Stage, cursor: str) -> None:
+    async def test_an_invalid_cursor_is_refused(self, stage: Stage, cursor: str) -> None:
         with pytest.raises(ValueError, match="cursor"):
             await stage.store.list_runs(RunFilter(), cursor=cursor)
 
-    async def test_a_limit_that_is_none_is_refused(self, stage: Stage) -> None:
+    async def test_a_limit_below_one_is_refused(self, stage: Stage) -> None:
         with pytest.raises(ValueError, match="limit"):
             await stage.store.list_runs(RunFilter(), limit=0)
 
@@ -149,7 +149,7 @@ class TestListRuns:
         pages = await self.pages(stage, 2, status=("pending", RunStatus.PENDING))
         assert [run_id for page in pages for run_id in page] == ids[::-1]
 
-    async def test_by_key_whoever_holds_it_now(self, stage: Stage) -> None:
+    async def test_by_key_also_runs_that_no_longer_hold_it(self, stage: Stage) -> None:
         first = await stage.held(key="k")
         await stage.end(first)
         second = await stage.start_one(key="k", on_conflict="restart", now=after(1))
@@ -164,13 +164,13 @@ class TestListRuns:
         assert await self.listed(stage, tags={"a": "1", "b": "2"}) == [both]
         assert await self.listed(stage, tags={"a": "2"}) == []
 
-    async def test_by_a_test_of_the_callers_own(self, stage: Stage) -> None:
+    async def test_by_the_caller_s_own_function(self, stage: Stage) -> None:
         ids = await stage.start(3, tags={"a": "1"})
         await stage.start_one()
         page = await stage.store.list_runs(RunFilter(tags={"a": "1"}), accept=lambda run: run.id != ids[1])
         assert sorted(ids_of(page.items)) == sorted([ids[0], ids[2]])
 
-    async def test_pages_tested_by_the_caller_are_complete(self, stage: Stage) -> None:
+    async def test_pages_filtered_by_the_caller_are_complete(self, stage: Stage) -> None:
         runs = [new_run(input=str(number).encode()) for number in range(700)]
         await stage.store.start_runs(runs, now=T0)
         found: list[bytes] = []
@@ -186,11 +186,11 @@ class TestListRuns:
                 break
         assert sorted(map(int, found)) == list(range(0, 700, 3))
 
-    async def test_what_an_input_holds_is_not_the_stores_to_know(self, stage: Stage) -> None:
+    async def test_the_store_does_not_filter_by_input(self, stage: Stage) -> None:
         found = await stage.start_one(input=b"\xff no json")
         assert await self.listed(stage, input={"a": 1}) == [found]
 
-    async def test_tested_pages_are_complete(self, stage: Stage) -> None:
+    async def test_pages_filtered_by_tags_are_complete(self, stage: Stage) -> None:
         runs = [new_run(tags={"odd": str(number % 2)}) for number in range(1300)]
         await stage.store.start_runs(runs, now=T0)
         pages = await self.pages(stage, 100, tags={"odd": "1"})
@@ -206,7 +206,7 @@ class TestListRuns:
         await stage.start_one(parent_id="q")
         assert await self.listed(stage, parent="p") == [child]
 
-    async def test_everything_given_must_hold(self, stage: Stage) -> None:
+    async def test_all_conditions_must_hold(self, stage: Stage) -> None:
         wanted = await stage.start_one(key="k", tags={"a": "1"}, parent_id="p")
         await stage.start_one(key="l", tags={"a": "1"}, parent_id="p")
         where: dict[str, Any] = {
@@ -256,7 +256,7 @@ class TestCancelRun:
         assert await stage.claim() == []
         assert (await stage.run(new)).due_at is None
 
-    async def test_a_live_run_is_told_once(self, stage: Stage) -> None:
+    async def test_a_live_run_gets_one_cancel(self, stage: Stage) -> None:
         run = await stage.held()
         for reason in ("first", "second"):
             before = await stage.store.cancel_run(run.id, reason=reason, now=T0)
@@ -285,14 +285,14 @@ class TestCancelRun:
         await stage.store.cancel_run(run.id, now=T0)
         assert await stage.store.read_inbox("one") == []
 
-    async def test_a_run_between_two_owners_is_told(self, stage: Stage) -> None:
+    async def test_a_run_between_two_owners_gets_the_cancel(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.lose("one")
         await stage.store.cancel_run(run.id, now=T0)
         assert (await stage.run(run.id)).status is not RunStatus.CANCELLED
         assert len((await stage.claim_one(worker="two")).inbox) == 1
 
-    async def test_no_reason_is_no_text(self, stage: Stage) -> None:
+    async def test_a_cancel_without_a_reason_has_no_payload(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.cancel_run(run.id, now=T0)
         [message] = await stage.store.read_inbox("one")

@@ -14,12 +14,12 @@ from .stage import LANE, LEASE, PATIENCE, T0, Stage, after, ids_of, new_run, on_
 
 @on_stage
 class TestTwoStores:
-    async def test_what_one_writes_the_other_reads(self, stage: Stage) -> None:
+    async def test_what_one_store_writes_the_other_reads(self, stage: Stage) -> None:
         other = await stage.open()
         run_id = await stage.start_one()
         assert await other.get_run(run_id) == await stage.run(run_id)
 
-    async def test_a_run_is_claimed_by_one_of_them(self, stage: Stage) -> None:
+    async def test_a_run_is_claimed_by_one_of_several_stores(self, stage: Stage) -> None:
         stores = [stage.store, await stage.open(), await stage.open()]
         ids = await stage.start(60)
         claims = await asyncio.gather(
@@ -86,7 +86,7 @@ class TestTwoStores:
 
 @on_stage
 class TestWakeUps:
-    async def test_a_start_in_another_store_is_told(self, stage: Stage) -> None:
+    async def test_a_start_in_another_store_notifies_subscribers(self, stage: Stage) -> None:
         other = await stage.open()
         told: list[int] = []
         unsubscribe = other.subscribe(lambda: told.append(1))
@@ -97,7 +97,7 @@ class TestWakeUps:
             assert await until(lambda: bool(told))
         unsubscribe()
 
-    async def test_news_of_another_store_reach_those_whom_they_concern(self, stage: Stage) -> None:
+    async def test_news_of_another_store_reaches_its_subscribers(self, stage: Stage) -> None:
         other = await stage.open()
         run = await stage.held()
         happenings: dict[News, Callable[[], Awaitable[object]]] = {
@@ -114,7 +114,7 @@ class TestWakeUps:
             assert await until(partial(bool, told))
             unsubscribe()
 
-    async def test_the_last_of_many_quick_writes_is_told(self, stage: Stage) -> None:
+    async def test_the_last_of_many_quick_writes_notifies_subscribers(self, stage: Stage) -> None:
         other = await stage.open()
         for pause in (0, 0.001, 0.004, 0.009, 0.011) * 3:
             runs = [new_run() for _ in range(3)]
@@ -154,7 +154,7 @@ def _look(store: Store, run_id: str, seen: asyncio.Event) -> None:
 
 @on_stage
 class TestNamespaces:
-    async def test_ids_and_keys_are_free_in_each(self, stage: Stage) -> None:
+    async def test_each_namespace_has_ids_and_keys_of_its_own(self, stage: Stage) -> None:
         other = await stage.open(namespace="other")
         run = new_run(id="same", key="k", input=b"mine")
         await stage.store.start_runs([run], now=T0)
@@ -165,7 +165,7 @@ class TestNamespaces:
         assert found.input == b"theirs"
         assert (await stage.run("same")).input == b"mine"
 
-    async def test_nothing_is_seen_from_the_other_side(self, stage: Stage) -> None:
+    async def test_nothing_is_seen_from_another_namespace(self, stage: Stage) -> None:
         other = await stage.open(namespace="other")
         run = await stage.held(key="k")
         await stage.commit(turn(run))
@@ -181,7 +181,7 @@ class TestNamespaces:
         await stage.end(run)
         assert await other.read_ended([run.id]) == []
 
-    async def test_nothing_is_claimed_or_due_across(self, stage: Stage) -> None:
+    async def test_nothing_is_claimed_by_or_due_for_another_namespace(self, stage: Stage) -> None:
         other = await stage.open(namespace="other")
         [run_id] = await stage.start()
         assert await other.next_due([LANE], now=T0) is None
@@ -194,13 +194,13 @@ class TestNamespaces:
         assert await other.claim_runs("one", [LANE], 10, now=T0) == []
         assert ids_of(await stage.claim()) == [run_id]
 
-    async def test_nothing_is_written_across(self, stage: Stage) -> None:
+    async def test_nothing_is_written_into_another_namespace(self, stage: Stage) -> None:
         other = await stage.open(namespace="other")
         run = await stage.held()
         assert await other.commit_turns([turn(run)], now=T0) == [False]
         assert await stage.journal(run.id) == []
 
-    async def test_workers_of_the_same_name_are_two(self, stage: Stage) -> None:
+    async def test_workers_of_one_id_in_two_namespaces_are_two(self, stage: Stage) -> None:
         other = await stage.open(namespace="other")
         await other.register_worker("one", [LANE], 1, now=T0)
         await stage.store.register_worker("one", [LANE], LEASE, now=T0)

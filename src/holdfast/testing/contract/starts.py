@@ -14,7 +14,7 @@ from .stage import LANE, T0, Stage, after, ids_of, new_run, on_stage, turn
 
 @on_stage
 class TestStartRuns:
-    async def test_what_was_started_is_what_is_read(self, stage: Stage) -> None:
+    async def test_a_started_run_is_read_back_as_it_was_given(self, stage: Stage) -> None:
         run = new_run(
             input=b"\x00[1]\xff", seed=b"\x00\xff", queue="slow", key="k", priority=9, tags={"a": "ü", 'q"': "\n"},
             chain_id="chain", parent_id="parent", forked_from="fork", deadline=5 * SECOND, delay=SECOND, retention=7,
@@ -36,13 +36,13 @@ class TestStartRuns:
         assert (await stage.held(trace=trace)).trace == trace
         assert (await stage.held()).trace is None
 
-    async def test_a_run_s_life_begins_with_it_or_with_the_run_that_it_names(self, stage: Stage) -> None:
+    async def test_a_run_is_its_own_origin_unless_another_is_given(self, stage: Stage) -> None:
         run = await stage.held()
         assert (run.origin_id, (await stage.run(run.id)).origin_id) == (run.id, run.id)
         other = await stage.held(origin_id="the one before")
         assert (other.origin_id, (await stage.run(other.id)).origin_id) == ("the one before", "the one before")
 
-    async def test_the_life_of_a_run_that_goes_on_in_a_chain_began_with_the_chain_if_nothing_is_said(
+    async def test_the_origin_of_a_later_run_of_a_chain_is_the_first_unless_another_is_given(
         self, stage: Stage
     ) -> None:
         first = await stage.held()
@@ -50,18 +50,18 @@ class TestStartRuns:
         again = await stage.held(chain_id=first.id)
         assert (again.origin_id, (await stage.run(again.id)).origin_id) == (first.id, first.id)
 
-    async def test_a_run_is_kept_for_ever_if_nothing_is_said(self, stage: Stage) -> None:
+    async def test_a_run_without_a_retention_is_kept_for_ever(self, stage: Stage) -> None:
         assert (await stage.run(await stage.start_one())).retention is None
 
-    async def test_a_run_that_goes_on_from_another_keeps_its_seed(self, stage: Stage) -> None:
+    async def test_a_retry_keeps_the_seed_of_the_run_that_it_goes_on_from(self, stage: Stage) -> None:
         old = await stage.start_one(seed=b"\x00old\xff")
         new = await stage.held(seed=b"new", forked_from=old, keeps_seed=True, delay=-SECOND)
         assert new.seed == b"\x00old\xff"
 
-    async def test_the_seed_given_counts_if_the_other_run_is_gone(self, stage: Stage) -> None:
+    async def test_a_retry_takes_the_given_seed_if_the_other_run_is_gone(self, stage: Stage) -> None:
         assert (await stage.held(seed=b"new", forked_from="nobody", keeps_seed=True)).seed == b"new"
 
-    async def test_a_run_that_only_stems_from_another_has_a_seed_of_its_own(self, stage: Stage) -> None:
+    async def test_a_fork_has_a_seed_of_its_own(self, stage: Stage) -> None:
         old = await stage.start_one(seed=b"old", delay=SECOND)
         assert (await stage.held(seed=b"new", forked_from=old)).seed == b"new"
 
@@ -72,11 +72,11 @@ class TestStartRuns:
         assert await stage.claim(now=after(4)) == []
         assert ids_of(await stage.claim(now=after(5))) == [run_id]
 
-    async def test_a_run_is_the_first_of_its_chain_unless_told(self, stage: Stage) -> None:
+    async def test_a_run_is_the_first_of_its_chain_unless_another_is_given(self, stage: Stage) -> None:
         run_id = await stage.start_one()
         assert (await stage.run(run_id)).chain_id == run_id
 
-    async def test_absolute_times_stand_for_themselves(self, stage: Stage) -> None:
+    async def test_absolute_times_are_taken_as_they_are(self, stage: Stage) -> None:
         run_id = await stage.start_one(due_at=after(7), deadline_at=after(9))
         found = await stage.run(run_id)
         assert (found.due_at, found.deadline_at) == (moment_of(after(7)), moment_of(after(9)))
@@ -123,7 +123,7 @@ class TestStartRuns:
         assert [(run.id, run.created) for run in started] == [(run.id, not place % 2) for place, run in enumerate(runs)]
         assert [(await stage.run(id)).key for id in ("keyed", "plain", "over")] == ["k", None, "new"]
 
-    async def test_an_id_whose_first_start_led_to_another_run_is_free_for_the_second_in_one_call(
+    async def test_an_id_given_twice_in_one_call_is_the_second_run_s_if_the_first_start_led_to_another_run(
         self, stage: Stage
     ) -> None:
         holder = await stage.start_one(key="k")
@@ -140,7 +140,7 @@ class TestStartRuns:
         assert again.id == run.id
         assert await stage.store.find_run(LANE.workflow, "k") == await stage.run(run.id)
 
-    async def test_rows_given_begin_its_journal(self, stage: Stage) -> None:
+    async def test_given_rows_begin_the_journal(self, stage: Stage) -> None:
         run = await stage.held(rows=(b"zero", b"one"))
         assert run.rows == (JournalRow(0, 0, T0, b"zero"), JournalRow(1, 0, T0, b"one"))
         assert (run.next_seq, run.is_takeover, run.crashes) == (2, False, 0)
@@ -164,7 +164,7 @@ class TestStartRuns:
             with pytest.raises(ValueError, match="priority"):
                 await stage.store.start_runs([new_run(priority=priority)], now=T0)
 
-    async def test_starts_at_the_same_time_are_all_there(self, stage: Stage) -> None:
+    async def test_runs_started_at_the_same_time_all_exist(self, stage: Stage) -> None:
         runs = [new_run(key=f"k{number}" if number % 2 else None) for number in range(60)]
         answers = await asyncio.gather(*(stage.store.start_runs([run], now=T0) for run in runs))
         assert [answer[0].id for answer in answers] == [run.id for run in runs]
@@ -239,7 +239,7 @@ class TestKeys:
         found = await stage.run(new)
         assert (found.due_at, found.after_run_id) == (moment_of(after(5)), None)
 
-    async def test_a_replaced_run_is_told_by_whom(self, stage: Stage) -> None:
+    async def test_the_cancel_of_a_replaced_run_names_its_replacement(self, stage: Stage) -> None:
         await stage.held(key="k")
         new = await stage.start_one(key="k", on_conflict="replace")
         [message] = await stage.store.read_inbox("one")
@@ -253,7 +253,7 @@ class TestKeys:
         assert decode_entries(data) == [Stopped(T0, "cancelled", None, None, f"replaced by run {new}")]
         assert ids_of(await stage.claim()) == [new]
 
-    async def test_a_replacement_of_a_replacement_waits_for_the_one_that_lives(self, stage: Stage) -> None:
+    async def test_a_replacement_of_a_replacement_waits_for_the_live_run(self, stage: Stage) -> None:
         first = await stage.held(key="k")
         second = await stage.start_one(key="k", on_conflict="replace")
         third = await stage.start_one(key="k", on_conflict="replace")
@@ -264,7 +264,7 @@ class TestKeys:
         assert ids_of(await stage.claim()) == [third]
 
     @pytest.mark.parametrize("how", ["replace", "restart", "takes_key_of"])
-    async def test_whoever_takes_a_key_over_waits_for_whom_the_run_before_it_had_to_wait(
+    async def test_a_run_that_takes_over_a_cancelled_replacement_s_key_waits_for_the_live_run(
         self, stage: Stage, how: Literal["replace", "restart", "takes_key_of"]
     ) -> None:
         first = await stage.held(key="k")
@@ -279,7 +279,7 @@ class TestKeys:
         await stage.end(first)
         assert ids_of(await stage.claim()) == [third]
 
-    async def test_a_replacement_that_is_deleted_leaves_its_key_to_the_run_that_lives(self, stage: Stage) -> None:
+    async def test_a_deleted_replacement_leaves_its_key_to_the_live_run(self, stage: Stage) -> None:
         first = await stage.held(key="k")
         second = await stage.start_one(key="k", on_conflict="replace")
         await stage.store.cancel_run(second, now=T0)
@@ -290,7 +290,7 @@ class TestKeys:
         await stage.end(first)
         assert ids_of(await stage.claim()) == [third]
 
-    async def test_nobody_waits_for_a_run_that_has_ended_meanwhile(self, stage: Stage) -> None:
+    async def test_a_replacement_does_not_wait_for_a_run_that_has_ended(self, stage: Stage) -> None:
         first = await stage.held(key="k")
         second = await stage.start_one(key="k", on_conflict="replace")
         await stage.end(first)
@@ -315,7 +315,7 @@ class TestKeys:
         assert other.created
         assert other.id != one
 
-    async def test_a_key_is_one_whatever_the_version_and_queue(self, stage: Stage) -> None:
+    async def test_a_key_is_the_same_in_all_versions_and_queues(self, stage: Stage) -> None:
         one = await stage.start_one(key="k")
         [other] = await stage.store.start_runs([new_run(key="k", version="2", queue="slow")], now=T0)
         assert (other.id, other.created) == (one, False)
@@ -336,7 +336,7 @@ class TestKeys:
         started = await stage.store.start_runs(runs, now=T0)
         assert [(run.id, run.created) for run in started] == [(runs[0].id, True), (runs[0].id, False)]
 
-    async def test_a_key_asked_for_by_many_at_once_is_given_to_one(self, stage: Stage) -> None:
+    async def test_a_key_that_many_starts_ask_for_at_once_is_given_to_one(self, stage: Stage) -> None:
         runs = [new_run(key="k") for _ in range(20)]
         answers = await asyncio.gather(*(stage.store.start_runs([run], now=T0) for run in runs))
         assert len({answer[0].id for answer in answers}) == 1
@@ -380,7 +380,7 @@ class TestKeys:
         assert found is not None
         assert found.id == new.id
 
-    async def test_a_key_of_a_run_that_never_was_is_not_taken_over(self, stage: Stage) -> None:
+    async def test_a_key_is_not_taken_over_from_an_unknown_run(self, stage: Stage) -> None:
         run = new_run(key="k", takes_key_of="nobody")
         [answer] = await stage.store.start_runs([run], now=T0)
         assert not answer.created

@@ -13,7 +13,7 @@ from .stage import LANE, T0, Stage, after, ids_of, on_stage
 class TestSuspects:
     """A worker's death counts against every run that it has claimed, so suspects beyond the limit are not claimed."""
 
-    async def test_no_more_suspects_are_claimed_than_may_be(self, stage: Stage) -> None:
+    async def test_no_more_suspects_are_claimed_than_allowed(self, stage: Stage) -> None:
         suspects = [await _crashed(stage, 2, due_at=after(n)) for n in range(3)]
         fresh = await stage.start(2, now=after(3))
         assert ids_of(await stage.claim(9, suspects=1, now=after(4))) == [suspects[0], *fresh]
@@ -42,7 +42,7 @@ class TestSuspects:
         assert ids_of(await stage.claim(9, suspects=1)) == [once.id]
         assert ids_of(await stage.claim(9, suspects=1)) == [suspect]
 
-    async def test_a_message_does_not_bring_a_suspect_that_may_not_come(self, stage: Stage) -> None:
+    async def test_a_message_does_not_let_a_suspect_be_claimed_beyond_the_limit(self, stage: Stage) -> None:
         suspects = [await _crashed(stage, 2, due_at=None) for _ in range(2)]
         for run_id in suspects:
             await stage.store.send_signal(run_id, "go", b"1", now=T0)
@@ -54,7 +54,7 @@ class TestSuspects:
         assert sorted([first.id, second.id]) == sorted(suspects)
         assert [message.name for message in (*first.inbox, *second.inbox)] == ["go", "go"]
 
-    async def test_a_paused_suspect_whose_deadline_is_over_waits_like_the_others(self, stage: Stage) -> None:
+    async def test_a_paused_suspect_past_its_deadline_is_limited_like_other_suspects(self, stage: Stage) -> None:
         run_id = await _crashed(stage, 2, deadline_at=after(1))
         await stage.store.pause_runs([run_id], True, now=T0)
         assert await stage.claim(9, suspects=0, now=after(2)) == []
@@ -62,7 +62,7 @@ class TestSuspects:
         assert await stage.store.next_due([LANE], now=T0) == after(1)
         assert ids_of(await stage.claim(9, suspects=1, now=after(2))) == [run_id]
 
-    async def test_suspects_that_may_not_come_take_nobody_s_place(self, stage: Stage) -> None:
+    async def test_suspects_beyond_the_limit_take_no_other_run_s_place(self, stage: Stage) -> None:
         for _ in range(9):
             await _crashed(stage, 2)
         fresh = await stage.start(2, now=after(1))
@@ -74,14 +74,14 @@ class TestSuspects:
         fresh = await stage.start(3, now=T0, priority=5)
         assert ids_of(await stage.claim(2, suspects=1)) == [urgent, fresh[0]]
 
-    async def test_who_does_not_ask_for_suspects_is_not_told_that_one_is_due(self, stage: Stage) -> None:
+    async def test_without_suspects_next_due_leaves_them_out(self, stage: Stage) -> None:
         await _crashed(stage, 2, due_at=after(5))
         assert await stage.store.next_due([LANE], suspects=False, now=T0) is None
         assert await stage.store.next_due([LANE], now=T0) == after(5)
         await stage.start_one(due_at=after(7))
         assert await stage.store.next_due([LANE], suspects=False, now=T0) == after(7)
 
-    async def test_all_come_to_whoever_does_not_tell_them_apart(self, stage: Stage) -> None:
+    async def test_without_a_limit_all_suspects_are_claimed(self, stage: Stage) -> None:
         suspects = [await _crashed(stage, 3) for _ in range(2)]
         once = await stage.held()
         await stage.lose()

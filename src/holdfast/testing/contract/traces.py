@@ -27,7 +27,7 @@ class TestTracesOfMessages:
         [message] = await stage.store.read_inbox("one")
         assert message.trace == TRACE
 
-    async def test_an_event_comes_with_its_publisher_s_trace_whoever_looks(self, stage: Stage) -> None:
+    async def test_an_event_comes_with_its_publisher_s_trace(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.commit(turn(run, out=Out(waits=(NewWait(number=1, kind="event", name="paid"),))))
         await stage.store.publish_event("paid", b"", trace=TRACE, now=T0)

@@ -33,7 +33,7 @@ class TestCommitTurns:
         assert await stage.commit() == []
 
     @pytest.mark.parametrize("data", [b"", b"\x00", b"\xff\xfe\x00'\"", bytes(range(256)) * 5000])
-    async def test_bytes_come_back_as_they_were(self, stage: Stage, data: bytes) -> None:
+    async def test_bytes_are_read_back_as_they_were(self, stage: Stage, data: bytes) -> None:
         run = await stage.held()
         change = Change(status=RunStatus.FAILED, output=data, error=data)
         assert await stage.commit(turn(run, data, change=change)) == [True]
@@ -63,7 +63,7 @@ class TestCommitTurns:
         assert await stage.commit(turn(new, b"new")) == [True]
         assert [data for _, _, data in await stage.journal(stale.id)][1:] == [b"new"]
 
-    async def test_a_stale_turn_never_gets_in_behind_the_new_owner_s(self, stage: Stage) -> None:
+    async def test_stale_turns_are_refused_behind_turns_of_the_new_owner(self, stage: Stage) -> None:
         stale = await stage.held()
         assert await stage.commit(turn(stale, b"0"), turn(stale, b"1", after=1)) == [True, True]
         await stage.lose("one")
@@ -85,14 +85,14 @@ class TestCommitTurns:
         assert await stage.commit(*batch) == [False, *[True] * 1200, False]
         assert [seq for seq, _, _ in await stage.journal(stale.id)] == [0]
 
-    async def test_of_two_turns_at_one_seq_the_first_is_kept(self, stage: Stage) -> None:
+    async def test_the_first_of_two_turns_at_one_seq_is_kept(self, stage: Stage) -> None:
         run = await stage.held()
         ended = turn(run, b"second", epoch=run.epoch + 1, change=Change(status=RunStatus.COMPLETED))
         assert await stage.commit(turn(run, b"first"), ended) == [True, False]
         assert await stage.journal(run.id) == [(0, 1, b"first")]
         assert (await stage.run(run.id)).status is RunStatus.RUNNING
 
-    async def test_a_turn_given_twice_in_one_batch_is_one(self, stage: Stage) -> None:
+    async def test_a_turn_given_twice_in_one_batch_is_written_once(self, stage: Stage) -> None:
         run = await stage.held()
         assert await stage.commit(turn(run), turn(run)) == [True, True]
         assert len(await stage.journal(run.id)) == 1
@@ -153,7 +153,7 @@ class TestCommitTurns:
         await stage.commit(turn(run, out=Out(truncate=True)))
         assert await stage.commit(turn(other), turn(stale)) == [True, False]
 
-    async def test_an_own_turn_that_its_own_checkpoint_has_cut_off_was_accepted(self, stage: Stage) -> None:
+    async def test_a_turn_that_its_own_owner_s_checkpoint_has_cut_off_is_accepted_again(self, stage: Stage) -> None:
         # A worker goes on to a checkpoint only after its turn was accepted, so the first answer was yes.
         run, other = await stage.held(), await stage.held()
         sends = turn(run, out=Out(signals=(OutSignal(other.id, "go", b""),)))
@@ -162,7 +162,9 @@ class TestCommitTurns:
         assert [seq for seq, _, _ in await stage.journal(run.id)] == [1]
         assert len(await stage.store.read_inbox("one")) == 1
 
-    async def test_an_own_turn_that_another_owner_s_checkpoint_has_cut_off_is_refused(self, stage: Stage) -> None:
+    async def test_a_turn_that_another_owner_s_checkpoint_has_cut_off_is_refused_although_it_was_accepted(
+        self, stage: Stage
+    ) -> None:
         # The row at this seq is gone, so the store can't tell whose it was. The sender has lost the run in any case.
         run = await stage.held()
         parked = turn(run, change=Change(status=RunStatus.WAITING, due_at=T0, release=True))
@@ -282,7 +284,7 @@ class TestWriteRows:
         assert (found.blocked, found.status, found.crashes) == ("it diverged", RunStatus.WAITING, 2)
         assert (await stage.claim_one(now=after(60))).blocked == "it diverged"
 
-    async def test_a_write_by_somebody_else_is_refused(self, stage: Stage) -> None:
+    async def test_a_write_by_another_worker_or_epoch_is_refused(self, stage: Stage) -> None:
         run = await stage.held()
         before = await stage.run(run.id)
         assert not await stage.hand_back(run, worker="two", due_at=T0)

@@ -20,7 +20,7 @@ class TestValues:
         await stage.store.set_value(run.id, "at", b"3", epoch=run.epoch, now=after(1))
         assert await stage.store.read_value(run.id, "at") == b"3"
 
-    async def test_each_run_has_its_own(self, stage: Stage) -> None:
+    async def test_each_run_has_its_own_values(self, stage: Stage) -> None:
         one, two = await stage.start(2)
         await stage.store.set_value(one, "at", b"1", epoch=0, now=T0)
         assert await stage.store.read_value(two, "at") is None
@@ -31,11 +31,11 @@ class TestValues:
         await stage.end(run)
         assert await stage.store.read_value(run.id, "at") == b"1"
 
-    async def test_a_value_of_nobody_is_none(self, stage: Stage) -> None:
+    async def test_an_unknown_run_has_no_values(self, stage: Stage) -> None:
         await stage.store.set_value("nobody", "at", b"1", epoch=0, now=T0)
         assert await stage.store.read_value("nobody", "at") is None
 
-    async def test_values_are_listed_by_name_without_what_they_are(self, stage: Stage) -> None:
+    async def test_values_are_listed_by_name_with_their_sizes(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.commit(
             turn(run, out=Out(values=(("b", b"12"), ("a", b"1"), ("B", b"\x00"), ("ä", b"")))), now=after(1)
@@ -52,7 +52,7 @@ class TestValues:
         assert await stage.store.list_values(run.id, after="ä") == []
         assert await stage.store.list_values("nobody") == []
 
-    async def test_whoever_has_lost_a_run_sets_nothing(self, stage: Stage) -> None:
+    async def test_a_worker_that_has_lost_a_run_sets_no_value(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.set_value(run.id, "at", b"mine", epoch=run.epoch, now=T0)
         await stage.store.set_value(run.id, "at", b"late", epoch=run.epoch - 1, now=T0)
@@ -90,7 +90,7 @@ class TestStreams:
         assert await stage.store.list_streams(run.id, after="ä") == []
         assert await stage.store.list_streams("nobody") == []
 
-    async def test_another_attempt_says_that_the_earlier_one_no_longer_counts(self, stage: Stage) -> None:
+    async def test_another_attempt_resets_what_the_earlier_one_sent(self, stage: Stage) -> None:
         run = await stage.held()
         for attempt, number, items in [(1, 0, b"a"), (1, 1, b"b"), (2, 0, b"ab"), (2, 2, b"c"), (3, 0, b"a")]:
             payloads = [bytes([one]) for one in items]
@@ -98,9 +98,7 @@ class TestStreams:
         resets = [(one.attempt, one.reset) for one in await stage.store.read_items(run.id, "log")]
         assert resets == [(1, False), (1, False), (2, True), (2, False), (2, False), (3, True)]
 
-    async def test_an_attempt_that_is_executed_again_says_that_what_it_sent_before_no_longer_counts(
-        self, stage: Stage
-    ) -> None:
+    async def test_an_attempt_that_is_executed_again_resets_what_it_sent_before(self, stage: Stage) -> None:
         run = await stage.held()
         for epoch, number, items in [(1, 0, b"a"), (1, 1, b"b"), (2, 0, b"ab"), (2, 2, b"c")]:
             payloads = [bytes([one]) for one in items]
@@ -108,9 +106,7 @@ class TestStreams:
         resets = [(one.payload, one.reset) for one in await stage.store.read_items(run.id, "log")]
         assert resets == [(b"a", False), (b"b", False), (b"a", True), (b"b", False), (b"c", False)]
 
-    async def test_a_retry_says_that_what_the_runs_before_it_sent_by_a_step_no_longer_counts(
-        self, stage: Stage
-    ) -> None:
+    async def test_a_retry_resets_what_the_step_sent_in_the_runs_before(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.append_items(sent(run, b"a", attempt=3, epoch=7), now=T0)
         # The run between the two sends nothing.
@@ -132,7 +128,7 @@ class TestStreams:
         assert [one.reset for one in await stage.store.read_items(successor.id, "log")] == [False, False]
         assert [one.reset for one in await stage.store.read_items(fork.id, "log")] == [False]
 
-    async def test_an_item_says_with_which_run_the_life_of_its_sender_began(self, stage: Stage) -> None:
+    async def test_an_item_has_the_origin_of_its_sender(self, stage: Stage) -> None:
         run = await stage.held()
         successor = await stage.held(id="next", chain_id=run.id, origin_id="next")
         again = await stage.held(chain_id=run.id, forked_from="next", origin_id="next")
@@ -142,7 +138,7 @@ class TestStreams:
         items = await stage.store.read_items(run.id, "log")
         assert [one.origin_id for one in items] == [run.id, run.id, "next", "next", "next", "next"]
 
-    async def test_of_a_run_that_is_gone_nobody_knows_with_which_its_life_began(self, stage: Stage) -> None:
+    async def test_an_item_of_a_deleted_run_has_no_origin(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.append_items(sent(run, b"a"), now=T0)
         await stage.end(run)
@@ -157,7 +153,7 @@ class TestStreams:
         await stage.store.append_items(sent(run, b"a", attempt=2), now=T0)
         assert [one.reset for one in await stage.store.read_items(run.id, "log")] == [False, False]
 
-    async def test_what_is_sent_again_is_there_once(self, stage: Stage) -> None:
+    async def test_items_sent_again_are_there_once(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.append_items(sent(run, b"a", b"b"), now=T0)
         await stage.store.append_items(sent(run, b"a", b"b"), now=T0)
@@ -165,24 +161,24 @@ class TestStreams:
         items = await stage.store.read_items(run.id, "log")
         assert [(one.offset, one.payload) for one in items] == [(1, b"a"), (2, b"b"), (3, b"c")]
 
-    async def test_whoever_has_lost_a_run_sends_nothing(self, stage: Stage) -> None:
+    async def test_a_worker_that_has_lost_a_run_sends_nothing(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.append_items(sent(run, b"late", epoch=run.epoch - 1), now=T0)
         assert await stage.store.read_items(run.id, "log") == []
 
-    async def test_an_attempt_sends_nothing_after_a_later_one_was_heard(self, stage: Stage) -> None:
+    async def test_an_attempt_sends_nothing_after_a_later_one_has_sent(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.append_items(sent(run, b"a", attempt=2), now=T0)
         await stage.store.append_items(sent(run, b"late", attempt=1, number=7), now=T0)
         assert [one.payload for one in await stage.store.read_items(run.id, "log")] == [b"a"]
 
-    async def test_items_sent_at_once_all_have_their_place(self, stage: Stage) -> None:
+    async def test_items_sent_at_once_all_have_offsets(self, stage: Stage) -> None:
         run = await stage.held()
         await asyncio.gather(*(stage.store.append_items(sent(run, b"x", b"y", step=str(n)), now=T0) for n in range(20)))
         items = await stage.store.read_items(run.id, "log")
         assert [one.offset for one in items] == list(range(1, 41))
 
-    async def test_nothing_is_sent_by_nobody(self, stage: Stage) -> None:
+    async def test_an_unknown_run_sends_nothing(self, stage: Stage) -> None:
         await stage.store.append_items(StepItems("nobody", "log", (b"x",), "s", 1, 1), now=T0)
         assert await stage.store.read_items("nobody", "log") == []
         run = await stage.held()

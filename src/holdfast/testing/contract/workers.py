@@ -22,7 +22,7 @@ from .stage import LANE, LEASE, T0, Stage, after, ids_of, on_stage, turn
 
 @on_stage
 class TestRegisterWorker:
-    async def test_a_worker_is_seen_by_others(self, stage: Stage) -> None:
+    async def test_a_registered_worker_is_listed(self, stage: Stage) -> None:
         lanes = [LANE, Lane("other", "2", "slow")]
         at = await stage.store.register_worker("one", lanes, LEASE)
         [worker] = await stage.store.list_workers()
@@ -35,7 +35,7 @@ class TestRegisterWorker:
     async def test_the_store_s_time_is_returned(self, stage: Stage) -> None:
         assert await stage.store.register_worker("one", [LANE], LEASE, now=T0) == T0
 
-    async def test_registering_again_is_once(self, stage: Stage) -> None:
+    async def test_a_worker_registered_twice_is_listed_once(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [LANE], LEASE)
         await stage.store.register_worker("one", [LANE, LANE], 2 * LEASE)
         assert len(await stage.store.list_workers()) == 1
@@ -62,7 +62,7 @@ class TestRegisterWorker:
 
 @on_stage
 class TestReleaseStrays:
-    async def test_what_is_owned_and_not_held_goes_back_without_counting_as_a_crash(self, stage: Stage) -> None:
+    async def test_runs_that_a_worker_owns_and_does_not_hold_are_released_without_a_crash(self, stage: Stage) -> None:
         await stage.start(3)
         held, *strays = await stage.claim(3)
         assert sorted(await stage.store.release_strays("one", [held.id], now=after(1))) == sorted(ids_of(strays))
@@ -71,7 +71,7 @@ class TestReleaseStrays:
         assert {(run.is_takeover, run.crashes, run.next_seq) for run in again} == {(False, 0, 0)}
         assert (await stage.run(held.id)).owner == "one"
 
-    async def test_a_stray_goes_on_behind_its_journal(self, stage: Stage) -> None:
+    async def test_a_released_run_goes_on_behind_its_journal(self, stage: Stage) -> None:
         run = await stage.held()
         await stage.store.commit_turns([turn(run), turn(run, after=1)])
         await stage.store.release_strays("one", [], now=after(1))
@@ -99,12 +99,12 @@ class TestRenewLease:
         [worker] = await stage.store.list_workers()
         assert worker.lease_until == moment_of(renewed_at + LEASE)
 
-    async def test_a_lapsed_lease_may_be_renewed_while_nobody_has_reaped(self, stage: Stage) -> None:
+    async def test_a_lapsed_lease_may_be_renewed_until_it_is_reaped(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [LANE], SECOND, now=T0)
         assert await asyncio.to_thread(stage.store.renew_lease, "one", LEASE, now=after(100)) == after(100)
         assert await stage.store.reap_workers("two", now=after(101)) == []
 
-    async def test_a_worker_that_was_reaped_is_told(self, stage: Stage) -> None:
+    async def test_the_lease_of_a_reaped_worker_is_not_renewed(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [LANE], SECOND, now=T0)
         await stage.store.reap_workers("two", now=after(2))
         assert await asyncio.to_thread(stage.store.renew_lease, "one", LEASE, now=after(3)) is None
@@ -139,7 +139,7 @@ class TestReapWorkers:
         reaps = await asyncio.gather(*(stage.store.reap_workers(f"r{number}", now=after(9)) for number in range(3)))
         assert sorted(name for reap in reaps for name in reap) == [f"w{number}" for number in range(5)]
 
-    async def test_nobody_reaps_itself(self, stage: Stage) -> None:
+    async def test_a_worker_does_not_reap_itself(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [LANE], SECOND, now=T0)
         run = await stage.held()
         assert await stage.store.reap_workers("one", now=after(100)) == []
@@ -179,7 +179,7 @@ class TestReapWorkers:
 
 @on_stage
 class TestRemoveWorker:
-    async def test_it_is_seen_no_more_and_what_it_held_is_due(self, stage: Stage) -> None:
+    async def test_a_removed_worker_is_not_listed_and_its_runs_are_due(self, stage: Stage) -> None:
         at = await stage.store.register_worker("one", [LANE], LEASE)
         run = await stage.held(now=at)
         await stage.store.remove_worker("one")
@@ -188,7 +188,7 @@ class TestRemoveWorker:
         [again] = await stage.store.claim_runs("two", [LANE], 1)
         assert (again.id, again.is_takeover) == (run.id, True)
 
-    async def test_what_was_handed_back_is_no_takeover(self, stage: Stage) -> None:
+    async def test_a_run_handed_back_before_its_worker_is_removed_is_no_takeover(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [LANE], LEASE, now=T0)
         run = await stage.held()
         await stage.hand_back(run, due_at=T0)
@@ -203,7 +203,7 @@ class TestRemoveWorker:
 
 @on_stage
 class TestListWorkers:
-    async def test_one_whose_lease_has_lapsed_is_left_out(self, stage: Stage) -> None:
+    async def test_a_worker_whose_lease_has_lapsed_is_left_out(self, stage: Stage) -> None:
         at = await stage.store.register_worker("one", [LANE], LEASE)
         await stage.store.register_worker("two", [LANE], SECOND, now=at - 10 * SECOND)
         assert [worker.id for worker in await stage.store.list_workers()] == ["one"]
@@ -211,20 +211,20 @@ class TestListWorkers:
 
 @on_stage
 class TestListVersions:
-    async def test_the_one_registered_last_comes_last(self, stage: Stage) -> None:
+    async def test_versions_are_listed_in_the_order_of_their_first_registration(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [Lane("ship", "b")], LEASE, now=T0)
         await stage.store.register_worker("two", [Lane("ship", "a")], LEASE, now=after(1))
         await stage.store.register_worker("three", [Lane("ship", "b")], LEASE, now=after(2))
         found = await stage.store.list_versions("ship", now=after(2))
         assert [(one.version, one.first_at) for one in found] == [("b", T0), ("a", after(1))]
 
-    async def test_those_registered_together_are_ordered_as_people_count(self, stage: Stage) -> None:
+    async def test_versions_registered_together_are_ordered_by_their_numbers(self, stage: Stage) -> None:
         lanes = [Lane("ship", version) for version in ("9", "10", "1.2", "1.10", "alpha")]
         await stage.store.register_worker("one", lanes, LEASE, now=T0)
         found = await stage.store.list_versions("ship", now=T0)
         assert [one.version for one in found] == ["alpha", "1.2", "1.10", "9", "10"]
 
-    async def test_a_workflow_nobody_registered_has_none(self, stage: Stage) -> None:
+    async def test_a_workflow_that_no_worker_registered_has_no_versions(self, stage: Stage) -> None:
         await stage.start_one()
         assert await stage.store.list_versions("ship", now=T0) == []
 
@@ -233,24 +233,24 @@ class TestListVersions:
         found = await stage.store.list_versions(now=T0)
         assert sorted(one.workflow for one in found) == ["pack", "ship"]
 
-    async def test_the_queues_are_those_where_live_workers_serve_it(self, stage: Stage) -> None:
+    async def test_a_version_s_queues_are_those_in_which_live_workers_serve_it(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [Lane("ship", "1", "a"), Lane("ship", "2", "c")], LEASE, now=T0)
         await stage.store.register_worker("two", [Lane("ship", "1", "b"), Lane("ship", "1", "a")], LEASE, now=T0)
         found = {one.version: one.queues for one in await stage.store.list_versions("ship", now=T0)}
         assert found == {"1": ("a", "b"), "2": ("c",)}
 
-    async def test_a_worker_that_left_has_still_registered_and_serves_nothing(self, stage: Stage) -> None:
+    async def test_a_version_of_a_removed_worker_is_listed_without_queues(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [LANE], LEASE, now=T0)
         await stage.store.remove_worker("one")
         [found] = await stage.store.list_versions(LANE.workflow, now=T0)
         assert (found.version, found.queues, found.is_live) == (LANE.version, (), False)
 
-    async def test_a_worker_whose_lease_is_over_serves_nothing(self, stage: Stage) -> None:
+    async def test_a_version_of_a_worker_whose_lease_has_lapsed_is_not_live(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [LANE], SECOND, now=T0)
         assert [one.is_live for one in await stage.store.list_versions(LANE.workflow, now=after(1))] == [True]
         assert [one.is_live for one in await stage.store.list_versions(LANE.workflow, now=after(2))] == [False]
 
-    async def test_what_was_declared_comes_back_as_it_was(self, stage: Stage) -> None:
+    async def test_a_declaration_is_read_back_as_it_was_given(self, stage: Stage) -> None:
         declared = Declared(
             queue="ü", deadline=5, retention=None, parameters=(Parameter("order", 1, True), Parameter("n", 3, False))
         )
@@ -259,7 +259,7 @@ class TestListVersions:
         [found] = await stage.store.list_versions(LANE.workflow, now=T0)
         assert found.declared == declared
 
-    async def test_what_was_declared_last_counts_and_saying_nothing_changes_nothing(self, stage: Stage) -> None:
+    async def test_the_last_declaration_counts_and_a_registration_without_one_leaves_it(self, stage: Stage) -> None:
         for queue in ("old", "new"):
             registration = Registration(LANE.workflow, LANE.version, Declared(queue=queue))
             await stage.store.register_worker("one", [LANE], LEASE, workflows=[registration], now=T0)
@@ -267,7 +267,7 @@ class TestListVersions:
         [found] = await stage.store.list_versions(LANE.workflow, now=after(1))
         assert found.declared == Declared(queue="new")
 
-    async def test_nothing_declared_is_nothing_known(self, stage: Stage) -> None:
+    async def test_a_version_without_a_declaration_has_none(self, stage: Stage) -> None:
         await stage.store.register_worker("one", [LANE], LEASE, now=T0)
         [found] = await stage.store.list_versions(LANE.workflow, now=T0)
         assert found.declared is None
