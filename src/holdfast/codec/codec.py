@@ -173,7 +173,7 @@ class Codec:
         return load_exception(self._plain_exception(stored), home)
 
     def relayed(self, stored: bytes) -> Relayed:
-        """The exception in a form that only hands it on and needs no class of it. Raises NotDecodable."""
+        """The exception in a form that can only be handed on, and does not need its class. Raises NotDecodable."""
         return Relayed(self._plain_exception(stored))
 
     def tell_exception(self, stored: bytes) -> Exception:

@@ -29,7 +29,7 @@ TOO_DEEP = "nested too deeply, or it contains itself"
 
 
 class _Nothing:
-    """A type without values: no value takes the direct path until the annotation is resolved."""
+    """A type without values: no value is encoded directly unless the annotation is a plain scalar."""
 
 
 class ValueCodec:
