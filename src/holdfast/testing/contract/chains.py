@@ -314,12 +314,12 @@ class TestContinuedRuns:
         assert (message.run_id, message.name) == (parent.id, "pay")
         assert (end_in(message).run_id, end_in(message).status) == (successor.id, "completed")
 
-    @pytest.mark.parametrize(("on_parent_end", "told"), [("abandon", []), ("cancel", ["cancel"])])
-    async def test_on_parent_end_goes_over(self, stage: Stage, on_parent_end: str, told: list[str]) -> None:
+    @pytest.mark.parametrize(("on_parent_end", "received"), [("abandon", []), ("cancel", ["cancel"])])
+    async def test_on_parent_end_goes_over(self, stage: Stage, on_parent_end: str, received: list[str]) -> None:
         parent, child = await family(stage, on_parent_end=on_parent_end)
         await continued(stage, child, worker="two")
         await stage.end(parent)
-        assert [message.kind for message in await stage.store.read_inbox("two")] == told
+        assert [message.kind for message in await stage.store.read_inbox("two")] == received
 
     async def test_a_follower_is_told_of_the_end_of_the_chain_s_last_run(self, stage: Stage) -> None:
         follower = await stage.held()

@@ -233,8 +233,8 @@ class TestChildren:
         await stage.commit(turn(parent, out=Out(children=children)))
         for claimed in await stage.claim(worker="two"):
             await stage.end(claimed)
-        told = {message.name: end_in(message).run_id for message in await stage.store.read_inbox("one")}
-        assert told == {"first": holder, "second": "same"}
+        received = {message.name: end_in(message).run_id for message in await stage.store.read_inbox("one")}
+        assert received == {"first": holder, "second": "same"}
 
     async def test_several_may_join_one_run(self, stage: Stage) -> None:
         parents = [await stage.held(), await stage.held()]
@@ -246,8 +246,8 @@ class TestChildren:
         )
         child = await stage.claim_one(worker="two")
         await stage.end(child)
-        told = sorted((message.run_id, message.name) for message in await stage.store.read_inbox("one"))
-        assert told == sorted((one.id, name) for one in parents for name in ("a", "b"))
+        received = sorted((message.run_id, message.name) for message in await stage.store.read_inbox("one"))
+        assert received == sorted((one.id, name) for one in parents for name in ("a", "b"))
 
     async def test_a_run_that_was_joined_is_no_child_of_its_follower(self, stage: Stage) -> None:
         parent = await stage.held()

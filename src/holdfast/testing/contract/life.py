@@ -83,8 +83,8 @@ class TestSubscribe:
     async def test_a_start_a_message_an_end_and_a_hand_back_notify_subscribers(self, stage: Stage) -> None:
         run = await stage.held()
         other = await stage.held()
-        told: list[int] = []
-        unsubscribe = stage.store.subscribe(lambda: told.append(1))
+        notified: list[int] = []
+        unsubscribe = stage.store.subscribe(lambda: notified.append(1))
         happenings: list[Callable[[], Awaitable[object]]] = [
             lambda: stage.start_one(),
             lambda: stage.start_one(key="k"),
@@ -94,33 +94,33 @@ class TestSubscribe:
         ]
         for happen in happenings:
             await quiet()
-            told.clear()
+            notified.clear()
             await happen()
-            assert await until(lambda: bool(told))
+            assert await until(lambda: bool(notified))
         unsubscribe()
 
     async def test_nobody_is_notified_after_unsubscribing(self, stage: Stage) -> None:
-        told: list[int] = []
-        unsubscribe = stage.store.subscribe(lambda: told.append(1))
+        notified: list[int] = []
+        unsubscribe = stage.store.subscribe(lambda: notified.append(1))
         unsubscribe()
         unsubscribe()
         await stage.start(3)
         await quiet()
-        assert told == []
+        assert notified == []
 
     async def test_plain_turns_notify_nobody(self, stage: Stage) -> None:
         run = await stage.held()
         await quiet()
-        told: list[int] = []
-        unsubscribe = stage.store.subscribe(lambda: told.append(1))
+        notified: list[int] = []
+        unsubscribe = stage.store.subscribe(lambda: notified.append(1))
         await quiet()
-        told.clear()
+        notified.clear()
         for number in range(20):
             assert await stage.commit(turn(run, after=number)) == [True]
             await asyncio.sleep(0.005)
         await quiet()
         # A store may notify once when it has begun to listen, however long that took.
-        assert len(told) <= 1
+        assert len(notified) <= 1
         unsubscribe()
 
     async def test_what_happened_can_be_read_when_subscribers_are_notified(self, stage: Stage) -> None:
@@ -139,10 +139,10 @@ class TestSubscribe:
         unsubscribe()
 
     async def test_every_subscriber_is_notified(self, stage: Stage) -> None:
-        told: list[str] = []
-        unsubscribes = [stage.store.subscribe(lambda name=name: told.append(name)) for name in ("a", "b")]  # type: ignore[misc]
+        notified: list[str] = []
+        unsubscribes = [stage.store.subscribe(lambda name=name: notified.append(name)) for name in ("a", "b")]  # type: ignore[misc]
         await stage.store.register_worker("one", [LANE], 1)
         await stage.start(1)
-        assert await until(lambda: {"a", "b"} <= set(told))
+        assert await until(lambda: {"a", "b"} <= set(notified))
         for unsubscribe in unsubscribes:
             unsubscribe()

@@ -231,8 +231,8 @@ class TestTurnsGiveOut:
 
     async def test_what_a_turn_gives_out_notifies_subscribers(self, stage: Stage) -> None:
         run, other = await stage.held(), await stage.held()
-        told = asyncio.Event()
-        unsubscribe = stage.store.subscribe(told.set)
+        notified = asyncio.Event()
+        unsubscribe = stage.store.subscribe(notified.set)
         await stage.commit(turn(run, out=Out(signals=(OutSignal(other.id, "go", b""),))))
-        assert await until(told.is_set)
+        assert await until(notified.is_set)
         unsubscribe()

@@ -33,33 +33,33 @@ class TestNews:
             lambda run: stage.commit(_continued(run)),
         ):
             run = await stage.held()
-            assert await _is_told(stage, News.ENDS, lambda happen=happen, run=run: happen(run))  # type: ignore[misc]
+            assert await _notifies(stage, News.ENDS, lambda happen=happen, run=run: happen(run))  # type: ignore[misc]
 
     async def test_a_cancel_before_a_run_began_notifies_those_who_wait_for_ends(self, stage: Stage) -> None:
         run_id = await stage.start_one()
-        assert await _is_told(stage, News.ENDS, lambda: stage.store.cancel_run(run_id, now=T0))
+        assert await _notifies(stage, News.ENDS, lambda: stage.store.cancel_run(run_id, now=T0))
 
     async def test_an_end_notifies_workers_if_a_parent_waits_for_it(self, stage: Stage) -> None:
         parent = await stage.held()
         child = await _begun(stage, parent)
-        assert await _is_told(stage, News.WORK, lambda: stage.end(child))
+        assert await _notifies(stage, News.WORK, lambda: stage.end(child))
 
     async def test_an_end_notifies_workers_if_it_cancels_a_child(self, stage: Stage) -> None:
         parent = await stage.held()
         await _begun(stage, parent)
-        assert await _is_told(stage, News.WORK, lambda: stage.commit(_ended(parent, after=1)))
+        assert await _notifies(stage, News.WORK, lambda: stage.commit(_ended(parent, after=1)))
 
     async def test_an_end_notifies_workers_if_another_run_waits_for_its_key(self, stage: Stage) -> None:
         run = await stage.held(key="k")
         await stage.start_one(key="k", on_conflict="replace")
-        assert await _is_told(stage, News.WORK, lambda: stage.commit(_ended(run)))
+        assert await _notifies(stage, News.WORK, lambda: stage.commit(_ended(run)))
 
     async def test_an_end_notifies_workers_if_another_run_has_joined_the_run(self, stage: Stage) -> None:
         joined = await stage.held(key="k")
         parent = await stage.held()
         again = new_run(key="k", parent_id=parent.id, parent_key="pay")
         assert await stage.commit(turn(parent, out=Out(children=(again,)))) == [True]
-        assert await _is_told(stage, News.WORK, lambda: stage.commit(_ended(joined)))
+        assert await _notifies(stage, News.WORK, lambda: stage.commit(_ended(joined)))
 
     async def test_whatever_a_turn_gives_out_for_others_notifies_workers(self, stage: Stage) -> None:
         other = await stage.held()
@@ -72,7 +72,7 @@ class TestNews:
         for out in outs:
             run = await stage.held()
             await quiet()
-            assert await _is_told(stage, News.WORK, lambda run=run, out=out: stage.commit(turn(run, out=out(run))))  # type: ignore[misc]
+            assert await _notifies(stage, News.WORK, lambda run=run, out=out: stage.commit(turn(run, out=out(run))))  # type: ignore[misc]
 
     async def test_a_start_a_message_and_a_hand_back_notify_workers(self, stage: Stage) -> None:
         run, other = await stage.held(), await stage.held()
@@ -86,7 +86,7 @@ class TestNews:
             lambda: stage.commit(turn(other, change=RowChange(status=RunStatus.WAITING, due_at=T0, release=True))),
         ]
         for happen in happenings:
-            assert await _is_told(stage, News.WORK, happen)
+            assert await _notifies(stage, News.WORK, happen)
 
     async def test_values_and_items_notify_those_who_follow_them(self, stage: Stage) -> None:
         run, other = await stage.held(), await stage.held()
@@ -98,14 +98,14 @@ class TestNews:
             lambda: stage.commit(turn(other, out=Out(items=(("log", b"2"),)))),
         ]
         for happen in happenings:
-            assert await _is_told(stage, News.VALUES, happen)
+            assert await _notifies(stage, News.VALUES, happen)
 
     async def test_the_end_of_a_wait_notifies_those_who_follow_its_run(self, stage: Stage) -> None:
         run = await stage.held()
         wait = NewWait(number=0, kind="event", name="paid")
         assert await stage.commit(turn(run, out=Out(waits=(wait,)))) == [True]
         over = turn(run, after=1, change=RowChange(status=RunStatus.RUNNING), out=Out(closed=(0,)))
-        assert await _is_told(stage, News.VALUES, lambda: stage.commit(over))
+        assert await _notifies(stage, News.VALUES, lambda: stage.commit(over))
 
 
 def _ended(run: ClaimedRun, **fields: Any) -> Any:
@@ -124,14 +124,14 @@ async def _begun(stage: Stage, parent: ClaimedRun) -> ClaimedRun:
     return await stage.claim_one(run_id=child.id)
 
 
-async def _is_told(stage: Stage, news: News, happen: Happening) -> bool:
+async def _notifies(stage: Stage, news: News, happen: Happening) -> bool:
     """Whether a subscriber to this news is notified of the happening, and not of something earlier."""
-    told: list[int] = []
-    unsubscribe = stage.store.subscribe(lambda: told.append(1), news)
+    notified: list[int] = []
+    unsubscribe = stage.store.subscribe(lambda: notified.append(1), news)
     await quiet()
-    told.clear()
+    notified.clear()
     answer = await happen()
     assert answer != [False]
-    is_told = await until(lambda: bool(told))
+    is_notified = await until(lambda: bool(notified))
     unsubscribe()
-    return is_told
+    return is_notified

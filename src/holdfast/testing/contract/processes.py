@@ -151,8 +151,8 @@ class TestProcesses:
             assert await stage.store.reap_workers("parent") == []
 
     async def test_a_start_in_another_process_notifies_subscribers(self, stage: Stage, url: str) -> None:
-        told: list[int] = []
-        unsubscribe = stage.store.subscribe(lambda: told.append(1))
+        notified: list[int] = []
+        unsubscribe = stage.store.subscribe(lambda: notified.append(1))
         body = """
         print("open", flush=True)
         sys.stdin.readline()
@@ -160,15 +160,15 @@ class TestProcesses:
         """
         async with _running(url, body) as child:
             assert await _line(child) == "open"
-            told.clear()
+            notified.clear()
             assert child.stdin is not None
             child.stdin.write("go\n")
             child.stdin.flush()
-            assert await until(lambda: bool(told))
+            assert await until(lambda: bool(notified))
         unsubscribe()
 
     async def test_turns_that_a_killed_process_saw_accepted_are_in_the_journal(self, stage: Stage, url: str) -> None:
-        await stage.store.start_runs([new_run(id="told")])
+        await stage.store.start_runs([new_run(id="killed")])
         body = """
         await store.register_worker("child", [LANE], LEASE)
         [run] = await store.claim_runs("child", [LANE], 1)
@@ -178,17 +178,17 @@ class TestProcesses:
         """
         async with _running(url, body) as child:
             for _ in range(50):
-                told = int(await _line(child))
+                seen = int(await _line(child))
             child.send_signal(signal.SIGKILL)
             # Not by `communicate`, which would lose what reading the lines above has buffered.
             assert child.stdout is not None
             rest = await asyncio.to_thread(child.stdout.read)
         whole = rest.rpartition("\n")[0].split()
-        told = int(whole[-1]) if whole else told
-        rows = await stage.store.read_journal("told")
+        seen = int(whole[-1]) if whole else seen
+        rows = await stage.store.read_journal("killed")
         assert [row.seq for row in rows] == list(range(len(rows)))
-        assert told < len(rows) <= told + 2
-        assert (await stage.run("told")).status is RunStatus.RUNNING
+        assert seen < len(rows) <= seen + 2
+        assert (await stage.run("killed")).status is RunStatus.RUNNING
 
     async def test_a_lease_is_renewed_in_time_while_others_write(self, stage: Stage, url: str) -> None:
         """In time means before the others are done, which is the same on a slow machine."""

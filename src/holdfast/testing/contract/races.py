@@ -78,8 +78,8 @@ class TestMessagesInTwoStores:
             ]
             await asyncio.gather(_accepted(stage.store, turns[0]), _accepted(other, turns[1]))
             await stage.end(await stage.claim_one(worker="three", run_id=f"child-{number}"))
-            told = [message.run_id for message in await stage.store.read_inbox("one") if message.kind == "child"]
-            assert sorted(told) == sorted(one.id for one in parents)
+            received = [message.run_id for message in await stage.store.read_inbox("one") if message.kind == "child"]
+            assert sorted(received) == sorted(one.id for one in parents)
             for one in parents:
                 assert await stage.commit(turn(one, after=1, change=RowChange(status=RunStatus.COMPLETED))) == [True]
 
@@ -96,8 +96,8 @@ class TestMessagesInTwoStores:
             await asyncio.gather(stage.commit(turns[0]), other.commit_turns([turns[1]], now=T0))
             child = await stage.claim_one(worker="two")
             await stage.end(child)
-            told = await stage.store.read_inbox("one")
-            assert {message.run_id for message in told} == {one.id for one in parents}
+            received = await stage.store.read_inbox("one")
+            assert {message.run_id for message in received} == {one.id for one in parents}
             for one in parents:
                 await stage.commit(turn(one, after=1, change=RowChange(status=RunStatus.COMPLETED)))
 

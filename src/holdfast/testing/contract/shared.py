@@ -88,13 +88,13 @@ class TestTwoStores:
 class TestWakeUps:
     async def test_a_start_in_another_store_notifies_subscribers(self, stage: Stage) -> None:
         other = await stage.open()
-        told: list[int] = []
-        unsubscribe = other.subscribe(lambda: told.append(1))
+        notified: list[int] = []
+        unsubscribe = other.subscribe(lambda: notified.append(1))
         for _ in range(3):
             await asyncio.sleep(0.1)
-            told.clear()
+            notified.clear()
             await stage.start_one()
-            assert await until(lambda: bool(told))
+            assert await until(lambda: bool(notified))
         unsubscribe()
 
     async def test_news_of_another_store_reaches_its_subscribers(self, stage: Stage) -> None:
@@ -106,12 +106,12 @@ class TestWakeUps:
             News.WORK: lambda: stage.start_one(),
         }
         for news, happen in happenings.items():
-            told: list[int] = []
-            unsubscribe = other.subscribe(partial(told.append, 1), news)
+            notified: list[int] = []
+            unsubscribe = other.subscribe(partial(notified.append, 1), news)
             await asyncio.sleep(0.1)
-            told.clear()
+            notified.clear()
             await happen()
-            assert await until(partial(bool, told))
+            assert await until(partial(bool, notified))
             unsubscribe()
 
     async def test_the_last_of_many_quick_writes_notifies_subscribers(self, stage: Stage) -> None:
@@ -129,14 +129,14 @@ class TestWakeUps:
     async def test_a_store_that_writes_itself_still_hears_of_others(self, stage: Stage) -> None:
         other = await stage.open()
         [run] = [await stage.held()]
-        told: list[int] = []
-        unsubscribe = stage.store.subscribe(lambda: told.append(1))
+        notified: list[int] = []
+        unsubscribe = stage.store.subscribe(lambda: notified.append(1))
         await asyncio.sleep(0.1)
-        told.clear()
+        notified.clear()
         start = asyncio.ensure_future(other.start_runs([new_run()], now=T0))
         number = 0
         async with asyncio.timeout(PATIENCE):
-            while not told:
+            while not notified:
                 assert await stage.commit(turn(run, after=number)) == [True]
                 number += 1
         await start
