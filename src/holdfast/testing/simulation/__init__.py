@@ -1,7 +1,7 @@
 """A deterministic simulation: workers, a store, clocks and random workflows, with faults between any two operations.
 
 One seed is one world. Time is virtual, there are no threads, and every choice comes from the seed's own dice, so a seed
-that breaks a promise breaks it again. `python -m holdfast.testing.simulate --seeds 500` runs as many as wanted.
+that breaks a promise breaks it again. `python -m holdfast.testing.simulate --seeds 500` runs as many seeds as you like.
 
     loop      time that jumps, and processes that can be killed or stalled between any two callbacks
     faults    what may go wrong, and how often; network is what lies between a process and the store

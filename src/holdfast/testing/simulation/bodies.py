@@ -1,7 +1,7 @@
-"""The two bodies, async and def, that interpret a program, and tell the oracle what they see.
+"""The two bodies, async and def, that interpret a program and tell the oracle what they see.
 
-The argument of every step depends on all that the body has seen before it. So a replay that takes another branch, or
-gets the same results in another order, asks for something else and is found out.
+The argument of every step depends on everything that the body has seen before. So a replay that takes another branch,
+or gets the same results in another order, asks for something else and is caught.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ VERSIONS: dict[Code, str] = {"first": "1", "patched": "1", "second": "2"}
 
 
 class Trace(Protocol):
-    """Where one body's sightings go."""
+    """Records what one body sees."""
 
     def see(self, *what: object) -> None: ...
 
     def stumbles(self) -> bool:
-        """Whether the body does here, this once, what no body may do."""
+        """Whether the body is to do something forbidden here, such as I/O."""
 
     def went_on(self, what: str) -> None:
-        """A durable call of a body that is being put away gave an answer."""
+        """A durable call has returned to a body that is being put away."""
 
 
 class Witness(lives.Witness, Protocol):
-    """Whoever wants to know what bodies see."""
+    """Is told what bodies see."""
 
     def body_begins(self, version: str) -> Trace: ...
 
     def marks(self) -> frozenset[str] | None:
-        """The changes whose new way the run goes, if one of our own replays asks."""
+        """The changes whose new way the run goes, if this body is one of our own replays; else None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Change:
 def workflow_of(
     program: Program, witness: Witness, change: Change | None = None, *, code: Code = "first"
 ) -> Workflow[Any, Any]:
-    """The program as a workflow whose body tells the witness."""
+    """The program as a workflow whose body tells the witness what it sees."""
     if program.states:
         return machine_of(program)
     steps = {number: step_of(errand) for number, errand in program.errands.items()}
@@ -103,12 +103,12 @@ def workflow_of(
 
 
 class _Sight:
-    """What both bodies share: the number that everything seen is mixed into, and the trace of it."""
+    """What both bodies share: the number into which everything seen is mixed, and its trace."""
 
     def __init__(
         self, steps: dict[int, Any], witness: Witness, salt: int | str, change: Change | None, code: Code
     ) -> None:
-        # Begun by an event it has the payload, which is text.
+        # A run that an event has begun gets the payload, which is text.
         self.value = salt if isinstance(salt, int) else sum(salt.encode())
         self.code = code
         self.witness = witness
@@ -116,7 +116,7 @@ class _Sight:
         self.marks = witness.marks()
         self.said: Counter[str] = Counter()
         if code == "second":
-            # So that it would not match a journal of the first one.
+            # This keeps it from matching a journal of the first version.
             self.mix("version", VERSIONS[code])
         self._steps = steps
         is_changed = change is not None and holdfast.current_run().own_id in change.runs
@@ -144,7 +144,7 @@ class _Sight:
         return self.value + 1_000_003 if self._change == "arguments" else self.value
 
     def skips(self) -> bool:
-        """Whether the changed code leaves this step out: it does so once."""
+        """Whether the changed code leaves this step out, which it does once."""
         if self._change != "dropped":
             return False
         self._change = "did"

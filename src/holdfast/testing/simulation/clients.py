@@ -34,9 +34,9 @@ from .oracle import Oracle
 from .programs import TRIGGER, Program
 
 _NOBODY = (RunEnded, RunNotFound, HookExpired, HookNotFound, HookUsed)
-"""Nobody is there any more, or yet, to whom it could be sent."""
+"""The receiver is not there any more, or not yet."""
 EDITABLE = (*NAMES, "book", "undo")
-"""Steps that return a number, so that a fork may be given another one."""
+"""The names of steps that return a number, for which a fork may set another one."""
 Ask: TypeAlias = Callable[[], Awaitable[Any]]
 
 
@@ -82,24 +82,24 @@ class Clients:
         self._world = world
         self._dice = world.dice
         self._client = AsyncClient(world.faulty(self), codec=world.codec)
-        # What it remembers for a second of the host's time would make a seed depend on how fast the host is.
+        # The client caches this for a second of the host's time, which would make a seed depend on the host's speed.
         self._client._starter._served = _Forgetful()
         self._numbers = 0
         self._retried: set[str] = set()
         self._answered: dict[str, float] = {}
-        """Since when the starts of runs are over."""
+        """By id of a run: when its start was answered; infinity while it is under way."""
 
     def die(self, why: str) -> None:
-        """Clients don't die: nobody would miss them."""
+        """Clients don't die: no promise is about that."""
 
     async def run(self) -> None:
-        """Ask for this and that until the time of faults is over."""
+        """Make requests until the time of faults is over."""
         dice, world = self._dice, self._world
         until = world.loop.time() + world.chaos
         workflows = list(world.old.values())
         asks: list[Ask] = [partial(self._start, dice.choice(workflows)) for _ in range(dice.choice((2, 3, 5, 8)))]
         if world.deploys:
-            # Some of them begin when the code has changed.
+            # Some of these begin after the code has changed.
             asks += [partial(self._start, dice.choice(workflows)) for _ in range(3)]
         asks += [partial(self._start, one) for one in workflows if one.name == "killer"]
         asks += [self._manage for _ in range(dice.choice((0, 1, 2, 4)))]
@@ -122,7 +122,7 @@ class Clients:
         self._numbers += 1
         number = self._numbers
         if dice.random() < 0.8:
-            # The application is deployed, too; some of it later.
+            # The application is deployed with new code, too, and parts of it later.
             workflow = world.codes[world.code][workflow.name]
         options = workflow.options(
             id=f"id-{number}",
@@ -136,7 +136,8 @@ class Clients:
         self._answered[f"id-{number}"] = float("inf")
 
         async def start() -> None:
-            # Its answer was lost, and it was swept since: whoever asked again would begin another one of its name.
+            # If the answer was lost and the run was swept since, starting it again would begin another run of that
+            # name.
             if f"id-{number}" not in world.oracle.gone:
                 await self._client.start(options, salt)
 
@@ -162,12 +163,12 @@ class Clients:
             if failed:
                 run_id = dice.choice(failed)
                 self._world.note(f"client retries {oracle.label(run_id)}")
-                # Without a key, retrying once more makes another run, in the same chain.
+                # Without a key, a second retry makes another run in the same chain.
                 self._retried |= {run_id} if oracle.runs[run_id].key is None else set()
                 await self._until_answered(lambda: self._client.retry(run_id), is_once=run_id in self._retried)
 
     async def _fork(self) -> None:
-        """Fork a run, whatever state it is in: at a step, as it was or with another result, or from its start."""
+        """Fork a run in any state: at a step, unchanged or with another result, or from its start."""
         dice, world = self._dice, self._world
         runs = [run for run in world.oracle.runs.values() if run.workflow in world.old]
         if not runs:
@@ -181,18 +182,18 @@ class Clients:
         asked = Asked(run.id, at)
         before = [entry for entry in history[:place] if not isinstance(entry, ASKS) or isinstance(entry, Checkpoint)]
         if all(isinstance(entry, Started) for entry in before) and dice.random() < 0.4:
-            # What the body asks for first follows from its input; what comes later would not match another one.
+            # The body's first asks follow from its input; later asks would not match another input.
             edits["input"] = (dice.randrange(1000),)
             asked.input = world.codec.seal(world.codec.arguments(workflow.fn).check(edits["input"], {}))
         elif at is not None and at.partition(":")[0] in EDITABLE and dice.random() < 0.7:
             edits["result"] = dice.randrange(1000)
             asked.result = world.codec.message(edits["result"], "fork")
         asking.set(asked)
-        # Whoever hears nothing and asks again gets another fork: that is how it is.
+        # A client that gets no answer and asks again gets another fork, so it asks once.
         await self._until_answered(lambda: self._client.fork(run.id, at=at, workflow=workflow, **edits), is_once=True)
 
     async def _pause(self) -> None:
-        """Pause a run, and mostly let it go on a little later; the others wait until all is quiet."""
+        """Pause a run, and mostly resume it a little later. The others are resumed when nothing goes wrong any more."""
         dice, oracle = self._dice, self._world.oracle
         live = [one for one in oracle.runs if one not in oracle.ended]
         if not live:
@@ -204,7 +205,8 @@ class Clients:
             await self._until_answered(lambda: self._client.resume(run_id))
 
     async def _remove(self) -> None:
-        """Delete a run; a live one is left alone. One whose start may still be on its way would begin again."""
+        """Delete a run; the store leaves a live one alone. A run whose start may still be on its way is spared: it
+        would begin again."""
         dice, oracle = self._dice, self._world.oracle
         before = self._world.loop.time() - 2 * self._world.lease - 3.0
         known = [one for one, run in oracle.runs.items() if self._is_settled(run, before)]
@@ -220,7 +222,7 @@ class Clients:
         return "@event-" in run.id or self._answered.get(run.id, before) < before
 
     async def _talk(self) -> None:
-        """Send something, to whoever it may concern, and now and then the same again."""
+        """Send a signal, an event or a hook's payload, and now and then the same again."""
         dice, world = self._dice, self._world
         self._numbers += 1
         payload = f"message {self._numbers}"
@@ -235,17 +237,17 @@ class Clients:
         else:
             ask = partial(self._client.resume_hook, dice.choice(world.tokens), payload, message_id=message_id)
         for _ in range(1 if message_id is None else dice.choice((1, 1, 2))):
-            # Without an id nobody can tell whether it arrived, so it is sent once.
+            # Without a message_id nobody can tell whether it arrived, so it is sent once.
             await self._until_answered(ask, is_once=message_id is None)
 
     async def feed(self) -> None:
-        """When nothing goes wrong any more: send whatever anybody may be waiting for, until the world is over.
+        """When nothing goes wrong any more: send whatever any run may be waiting for, until the world is over.
 
-        A run that has not taken the last signal is sent no other: messages wake, and would hide what should have.
+        A run that has not taken the last signal is sent no other: messages wake runs, and would hide a missing wake-up.
         """
         world = self._world
         answered: set[str] = set()
-        # For a while nobody is woken by anything but what is due.
+        # At first runs are woken only by what is due.
         await asyncio.sleep(12.0)
         for run_id in world.oracle.astray:
             await self._until_answered(partial(self._client.cancel, run_id, force=True))
@@ -266,7 +268,7 @@ class Clients:
                 await self._client.publish(name, f"{payload} {name}")
 
     async def _resume(self, token: str, payload: str) -> bool:
-        """Resume a hook; False: it is not there yet, or not any more."""
+        """Resume a hook; False if it is not there yet, or not any more."""
         try:
             await self._client.resume_hook(token, payload)
         except HookNotFound:
@@ -276,7 +278,7 @@ class Clients:
         return True
 
     async def _until_answered(self, ask: Ask, *, is_once: bool = False) -> None:
-        """A client that hears nothing asks again: a start with its id, a cancel as often as it likes."""
+        """Ask again as long as no answer comes: a start by its id, a cancel as often as needed."""
         while True:
             try:
                 await ask()

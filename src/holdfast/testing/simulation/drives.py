@@ -1,6 +1,6 @@
-"""Drives: processes that take turns for a while and go, beside workers, beside each other, or with nobody else there.
+"""Drives: processes that take turns for a while and go, beside workers, beside each other, or alone.
 
-They keep every promise that workers keep. And what a drive answers is true:
+They keep every promise that workers keep. And the answer of a drive is true:
 
 - "ended": the run has ended. "budget": so much time has passed.
 - "waiting": nothing that it was asked for was due when it looked for the last time.
@@ -21,11 +21,11 @@ from .oracle import Oracle
 from .processes import Process
 
 MOST = 4
-"""Drives at once."""
+"""How many drives there are at once, at most."""
 
 
 class Judge(Protocol):
-    """The laws, as far as they know what drives are told."""
+    """What a drive needs of the laws."""
 
     has_clock_jumped: bool
     looks: dict[str, frozenset[str]]
@@ -84,14 +84,14 @@ class Drive(Process):
 
 
 class _Pulseless(Session):
-    """Without a thread that renews: the process does it."""
+    """A session without a pulse's thread: the process renews the lease."""
 
     def start(self, *, with_pulse: bool = True, is_serving: bool = True) -> None:
         super().start(with_pulse=False, is_serving=is_serving)
 
 
 class Driving(Protocol):
-    """The world as it is driven."""
+    """The world, as drives need it."""
 
     oracle: Oracle
     may_start: asyncio.Event
@@ -105,14 +105,15 @@ class Driving(Protocol):
 
 
 async def keep_driving(world: Driving, dice: Random) -> None:
-    """Drive this and that, now and then two at once the same; where there are no workers, until all is over."""
+    """Begin drives, now and then two of the same run at once; without workers, until all is over."""
     number = 0
     while not world.is_over and not (world.is_quiet and world.has_workers):
         await asyncio.sleep(2.5 if world.is_quiet else dice.choice((0.1, 0.5, 1.0, 1.0, 3.0)))
         await world.may_start.wait()
         known = list(world.oracle.runs)
         run_id = dice.choice(known) if known and dice.random() < 0.6 and not world.is_quiet else None
-        # In the end it is enough for whatever executes again whole if it is interrupted, such as a map's longest chunk.
+        # In the end the budget is enough even for a map's longest chunk, which executes again whole if it is
+        # interrupted.
         budget = 300.0 if world.is_quiet else dice.choice((0.05, 0.6, 3.0, 10.0))
         for _ in range(dice.choice((1, 1, 2))):
             if sum(isinstance(process, Drive) for process in world.alive()) < MOST:

@@ -28,7 +28,7 @@ from .replays import Replays
 
 
 class Ended(Protocol):
-    """The world as it is judged."""
+    """The world, as its judges need it."""
 
     loop: VirtualLoop
     oracle: Oracle
@@ -43,7 +43,7 @@ class Ended(Protocol):
 
 
 def check_after(world: Ended) -> None:
-    """All of them, for every run."""
+    """Check all of these promises, for every run."""
     for error in world.loop.lost_errors():
         world.oracle.report("P6", f"an error left a worker's task: {type(error).__name__}: {error}")
     booked: set[tuple[str, str, int]] = set()
@@ -88,7 +88,7 @@ def _check_books(world: Ended, booked: set[tuple[str, str, int]]) -> None:
 
 
 def _check_machine(world: Ended, run: NewRun, record: RunRecord) -> None:
-    """It has gone through all its states, unless somebody stopped it."""
+    """A machine that has completed has gone through all its states."""
     if record.status == "completed" and record.output is not None:
         count = world.codec.value(Any).decode(record.output)
         if count != world.program(run).states:
@@ -96,7 +96,7 @@ def _check_machine(world: Ended, run: NewRun, record: RunRecord) -> None:
 
 
 def _check_crashes(world: Ended, run: NewRun, record: RunRecord, journal: Journal) -> None:
-    """P8: a run that takes its workers down is stopped; one that does not is never blamed."""
+    """P8: a run that takes its workers down is stopped, and no other run is blamed."""
     error = None if record.error is None else world.codec.decode_exception(record.error)
     name, program = world.oracle.label(run.id), world.program(run)
     if isinstance(error, RunCrashed):
@@ -106,7 +106,8 @@ def _check_crashes(world: Ended, run: NewRun, record: RunRecord, journal: Journa
 
 
 def _takeovers(journal: Journal) -> int:
-    """Takeovers between the last progress and the turn that ended it, which may hold what its first one asked for."""
+    """How many takeovers came after the last progress. The turn that ended the run is left out: it may hold the asks of
+    the first turn."""
     count = 0
     for row in reversed(journal.rows[:-1]):
         if not all(isinstance(entry, Claimed) for entry in decode_entries(row.data)):
@@ -116,7 +117,8 @@ def _takeovers(journal: Journal) -> int:
 
 
 def _check_steps(world: Ended, record: RunRecord, journal: Journal) -> None:
-    """P3: what is recorded was returned by a step, as the attempt it says, after the failures it says."""
+    """P3: each recorded result was returned by the step, in the attempt that the entry says, after the failures it
+    says."""
     name = world.oracle.label(record.id)
     result = world.codec.result(_returns)
     # A retry of the run keeps results and forgets the failures before them.
@@ -124,7 +126,7 @@ def _check_steps(world: Ended, record: RunRecord, journal: Journal) -> None:
     is_plain = record.workflow != "machine"
     failures: dict[str, int] = {}
     origin = world.oracle.runs[record.origin_id]
-    # Of what a fork was begun with, the run it stems from has to answer for.
+    # Results that a fork was begun with were returned in the run it stems from.
     shared = inherited(origin) if is_fork(origin) else set()
     for entry in journal.history.entries:
         if isinstance(entry, StepCompleted) and (entry.key, entry.result) in shared:
@@ -144,5 +146,5 @@ def _check_steps(world: Ended, record: RunRecord, journal: Journal) -> None:
 
 
 def _returns() -> int:
-    """The shape of every step's result."""
+    """Has the annotation of every step's result."""
     raise NotImplementedError

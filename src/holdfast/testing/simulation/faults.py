@@ -1,4 +1,4 @@
-"""How likely each fault is, and what becomes of one question to the store. The dice of a world decide."""
+"""How likely each fault is, and what becomes of one request to the store. The dice of a world decide."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ AGAIN = frozenset(
         "deliver_event", "mark_matched", "sweep",
     }
 )  # fmt: skip
-"""What may arrive twice, or when nobody waits for it any more, and must mean the same as once."""
+"""Requests that may arrive twice, or when nobody waits for them any more, and must have the effect of one."""
 
 LATE = frozenset({"commit_loan"})
-"""What arrives once, and maybe when nobody waits for it any more."""
+"""Requests that arrive once, perhaps when nobody waits for them any more."""
 
 WRITES = AGAIN | LATE | {
     "claim_runs", "reap_workers", "release_strays", "send_signal", "publish_event", "resume_hook", "set_value",
     "append_items", "pause_runs", "delete_runs",
 }  # fmt: skip
-"""What changes something, and whose answer may be lost. A message that is sent again needs an id to be one."""
+"""Requests that change something, and whose answer may be lost. A message that is sent again is the same one only by
+its id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How likely each fault is, for one question to the store."""
+    """How likely each fault is, for one request to the store."""
 
     away: float = 0.0
     lost: float = 0.0
@@ -38,7 +39,7 @@ class Rates:
 
     @classmethod
     def drawn(cls, dice: Random) -> Rates:
-        """Rates for one world: some faults often, some never."""
+        """Draw the rates of one world: some faults often, some never."""
 
         def rate(*choices: float) -> float:
             return dice.choice(choices)
@@ -57,7 +58,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What becomes of one question."""
+    """What becomes of one request, and how long it and its answer travel."""
 
     what: str
     there: float
@@ -65,21 +66,21 @@ class Fate:
 
 
 class Faults:
-    """The dice of one world, as far as they decide about questions to the store."""
+    """Decides about requests to the store, by the dice of one world."""
 
     def __init__(self, dice: Random, rates: Rates, lease: float) -> None:
         self.is_on = True
         self.is_away = False
-        """The store can't be reached by anybody."""
+        """Nobody can reach the store."""
         self.deaths = 0
         self.settled_at = 0
-        """When the last question on its way is answered, in microseconds of virtual time."""
+        """When the last request on its way is answered, in microseconds of virtual time."""
         self._dice = dice
         self._rates = rates
         self._lease = lease
 
     def draw(self, method: str, *, is_mortal: bool) -> Fate:
-        """What becomes of the next question."""
+        """Draw what becomes of the next request."""
         dice, rates = self._dice, self._rates
         if not self.is_on:
             return Fate("", 0.0, 0.0)
@@ -103,12 +104,12 @@ class Faults:
         return Fate("", there, back)
 
     def wake_up(self) -> float:
-        """How long news from the store take."""
+        """How long news from the store travel."""
         return self._dice.choice(self._rates.delays) if self.is_on else 0.0
 
     def _fate(self, what: str, there: float, back: float) -> Fate:
         if what == "late":
-            # Its sender is told that it failed, and sends it again; then this one arrives after all.
+            # The sender is told that the request failed, and sends it again. Then this one arrives after all.
             return Fate("late", there, self._dice.uniform(0.05, 2 * self._lease))
         if what == "slow":
             extra = self._lease * self._dice.uniform(0.5, 2.5)

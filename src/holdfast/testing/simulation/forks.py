@@ -1,10 +1,10 @@
-"""Forks: a run that shares another one's history up to a step, and goes its own way from there.
+"""Forks: a fork shares another run's history up to a step, and goes its own way from there.
 
-- Its journal begins with the other one's, entry by entry, up to what caused the ask for that step; with an edited
-  result also with that ask and those beside it. Nothing that came behind the cut is in it.
-- Results of steps asked before the cut are kept, each once and as they were; the edited one is the step's. So none of
-  these steps begins in the fork (P3). Whatever else it records its own steps have returned, under keys of its own.
-- The other run stays as it was: its row, its journal and what it waits for.
+- Its journal begins with the other one's, entry by entry, up to the input that caused the ask for that step; with an
+  edited result also with that ask and those beside it. Nothing that came after the cut is in it.
+- Results of steps asked for before the cut are kept, each once and unchanged; an edited result is the step's. So none
+  of these steps begins in the fork (P3). All other results were returned by the fork's own steps, under its own keys.
+- The other run stays as it was: its row, its journal and its waits.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from .oracle import Oracle
 
 @dataclass(slots=True)
 class Asked:
-    """What a client has asked for."""
+    """A fork that a client has asked for."""
 
     source: str
     at: str | None
     result: bytes | None = None
     input: bytes | None = None
     rows: Sequence[JournalRow] = field(default_factory=tuple)
-    """The journal as the client found it."""
+    """The journal as the client has read it."""
 
 
 _ASKED = tuple(kind for kind in ASKS if kind is not Checkpoint)
 asking: contextvars.ContextVar[Asked | None] = contextvars.ContextVar("simulated_fork", default=None)
-"""The fork that the task of a client is about."""
+"""The fork that the current task of a client asks for."""
 
 
 class Forks:
-    """The forks of one world."""
+    """Checks the forks of one world."""
 
     def __init__(self, oracle: Oracle, store: Store, do: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
         self._oracle = oracle
@@ -68,25 +68,25 @@ class Forks:
         self._do = do
         self._asked: dict[str, Asked] = {}
         self._before: dict[str, tuple[RunRecord | None, list[JournalRow], list[WaitRecord]]] = {}
-        """What runs were like when a fork of theirs was about to begin."""
+        """The state of the forked run just before the store began the fork."""
 
     def is_asked(self, run: NewRun) -> None:
-        """A client sends this on its way."""
+        """A client asks the store to begin this run."""
         asked = asking.get()
         if asked is not None and is_fork(run):
             self._asked[run.id] = asked
 
     def arrives(self, runs: Sequence[NewRun]) -> None:
-        """The store is about to begin these."""
+        """The store is about to begin these runs."""
         for run in runs:
             if run.forked_from is not None and is_fork(run):
                 self._before[run.id] = self._state(run.forked_from)
 
     def began(self, run: NewRun) -> None:
-        """A run has begun."""
+        """The store has begun a run."""
         asked = self._asked.get(run.id)
         if run.rows and run.forked_from is not None and self._oracle.runs[run.forked_from].version != run.version:
-            # Nobody was alive who knew its version, so it was given to the newest: see ARCHITECTURE.md.
+            # No live worker knew its version, so it was given to the newest: see ARCHITECTURE.md.
             self._oracle.astray.add(run.id)
         if asked is None:
             return
@@ -128,7 +128,7 @@ class Forks:
         self._check_cut(name, asked, known, len(shared), place)
         carried = [one for one in behind if not isinstance(one, (Reopened, Blocked))]
         asks = {entry.key for entry in shared if isinstance(entry, StepAsked)}
-        # The step at the cut is asked for anew, even where its ask is shared, for it stands behind a checkpoint.
+        # The step at the cut is asked for anew, even if its ask is shared because it follows a checkpoint.
         kept = asks - {at}
         expected = {one.key: one.result for one in known if isinstance(one, StepCompleted) and one.key in kept}
         if asked.result is not None:
@@ -143,12 +143,13 @@ class Forks:
             self._oracle.report("forks", f"{name} also takes along {_kinds(others)}, from behind the cut")
 
     def _check_cut(self, name: str, asked: Asked, known: list[Entry], shared: int, place: int) -> None:
-        """All is shared that came before the cause of the ask, and of what follows only, if it is edited, the asks."""
+        """Everything before the input that caused the ask is shared; of what follows it only the asks, if the result is
+        edited."""
         between = known[shared:place] if shared <= place else known[place:shared]
         if asked.result is None:
             inputs = [one for one in between if not isinstance(one, (*ASKS, Inherited, Reseeded))]
-            # Nothing is known of what was before a checkpoint, and nobody sends a cancel again: they are shared, with
-            # the asks behind them.
+            # What came before a checkpoint is unknown, and nobody sends a cancel again: both are shared, with the asks
+            # that follow.
             last = next(one for one in reversed(known[:place]) if not isinstance(one, (*_ASKED, Inherited, Reseeded)))
             is_open = shared > place and isinstance(last, (Checkpoint, Cancel)) and not inputs
             is_right = is_open or (shared <= place and len(inputs) == 1)
@@ -159,13 +160,13 @@ class Forks:
 
 
 def is_fork(run: NewRun) -> bool:
-    """Whether it is a fork; a retry stays in the chain of the run that it goes on from."""
+    """Whether the run is a fork. A retry stays in the chain of the run that it retries."""
     return run.forked_from is not None and run.chain_id is None
 
 
 def reseeded(run: NewRun, seed: bytes, source: Sequence[Entry]) -> NewRun:
-    """The same run with another seed, and a fork with another one behind its cut. What goes on from a run that had
-    begun, of which this is the journal, keeps the seed of that."""
+    """The same run with another seed, and for a fork also another one after its cut. A run that goes on from one that
+    had begun, whose journal is `source`, keeps its seed."""
     rows = run.rows
     if is_fork(run):
         rows = tuple(encode_entries(_reseeded(decode_entries(row), seed[::-1])) for row in rows)
@@ -179,13 +180,14 @@ def _reseeded(entries: list[Entry], seed: bytes) -> list[Entry]:
 
 
 def inherited(run: NewRun) -> set[tuple[str, bytes]]:
-    """Results that a run was begun with: steps of another one have returned them, or whoever forked it."""
+    """The results that a run was begun with: another run's steps have returned them, or the client that forked it gave
+    them."""
     entries = (entry for row in run.rows for entry in decode_entries(row))
     return {(entry.key, entry.result) for entry in entries if isinstance(entry, StepCompleted)}
 
 
 def _attempts(lives: Iterable[tuple[int, RunRetrying]]) -> list[tuple[int, int]]:
-    """Where the tries of a run begin, and which they are."""
+    """Where the tries of a run begin, and their numbers."""
     return [(begins, last.attempt) for begins, last in lives]
 
 

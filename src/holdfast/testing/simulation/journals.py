@@ -23,11 +23,11 @@ from .mail import Mail, heard_twice
 from .oracle import Journal, Oracle
 
 LONGEST = 105
-"""Rows that a machine's journal may have: it writes a checkpoint every hundred states."""
+"""How many rows a machine's journal may have: it writes a checkpoint every hundred states."""
 
 
 class Journals:
-    """The journals of one world."""
+    """The journals of one world, and the laws about them."""
 
     def __init__(self, oracle: Oracle, store: Store, do: Callable[[Callable[[], Awaitable[Any]]], Any]) -> None:
         self._oracle = oracle
@@ -52,11 +52,11 @@ class Journals:
         return self._do(lambda: self._store.get_run(run_id)) is not None
 
     def _is_news(self, run_id: str) -> bool:
-        """Whether a run that is there should not be, by all that is known."""
+        """Whether a run in the store is unknown here, or should have been removed."""
         return run_id not in self._oracle.runs or run_id in self._oracle.gone
 
     def free(self, now: Instant) -> frozenset[str]:
-        """Runs that are due, and nobody's."""
+        """The runs that are due and have no owner."""
         return frozenset(
             run_id for run_id in self._oracle.runs if run_id not in self._oracle.ended and self._is_free(run_id, now)
         )
@@ -67,7 +67,7 @@ class Journals:
         return is_due and record.owner is None and not record.paused
 
     def waits(self, run_id: str) -> list[WaitRecord]:
-        """What the run has registered."""
+        """The waits that the run has registered."""
         found: list[WaitRecord] = self._do(lambda: self._store.read_waits(run_id))
         return found
 
@@ -146,7 +146,7 @@ class Journals:
 
 
 class Holding(Protocol):
-    """A run as the worker that holds it sees it."""
+    """What is needed of a run that a worker holds."""
 
     seq: int
     epoch: int
@@ -154,12 +154,12 @@ class Holding(Protocol):
 
 
 def is_letting_go(held: Holding, journal: Journal) -> bool:
-    """Whether the holder's own turn has ended the run, or given it back, and the holder has yet to hear so.
+    """Whether the holder's own turn has ended the run or given it back, and the holder has yet to learn of it.
 
-    P2 is about workers that were overtaken. This one was not: nobody but itself has written, and its lease holds. A
-    step that was in line when the turn was sent, for a slot or for a transaction, may begin until the turn is known to
-    be accepted: it was asked for by a durable turn (P1), and nothing comes of it. Its attempt is withdrawn with the
-    answer, and what a transactional one writes is refused, for its place in the journal is taken.
+    P2 is about workers that were overtaken. This one was not: nobody else has written, and its lease holds. A step that
+    stood in line when the turn was sent, for a slot or for a transaction, may begin until the turn is known to be
+    accepted: a durable turn has asked for it (P1), and nothing comes of it. The answer withdraws its attempt, and the
+    writes of a transactional step are refused, for its place in the journal is taken.
     """
     if not held.is_committing or not journal.rows:
         return False

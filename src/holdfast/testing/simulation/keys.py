@@ -1,7 +1,7 @@
-"""Keys: one run at a time for a workflow and a key. What replaces another begins when that has ended.
+"""Keys: one run at a time for a workflow and a key. A run that replaces another one begins when that has ended.
 
-A claim is not always a beginning: a run whose deadline had passed when it was first claimed, or that was called off by
-then, is claimed to be ended, whatever else is under way.
+Not every claim is a beginning: a run that is first claimed after its deadline, or after it was called off, is claimed
+to be ended, whatever else is under way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .oracle import Oracle
 
 
 class Keys:
-    """The keys of one world."""
+    """Checks the keys of one world."""
 
     def __init__(self, oracle: Oracle, record: Callable[[str], RunRecord]) -> None:
         self._oracle = oracle

@@ -1,6 +1,6 @@
-"""The promises, checked while a world runs: at every beginning of a step and after everything the store does.
+"""The promises, checked while a world runs: whenever a step begins, and after everything that the store does.
 
-P4, P5 and P9 are also watched by the bodies themselves (oracle.py), and after the end by replays.py.
+P4, P5 and P9 are also watched while bodies run (oracle.py), and checked after the end by replays.py.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Laws(Journals):
         now: Callable[[], int],
     ) -> None:
         self.has_store_jumped = False
-        """The store's clock was set: leases end early, and their holders can't know."""
+        """The store's clock was set: leases may end early without their holders' knowledge."""
         self.has_clock_jumped = False
-        """Some clock was set: what was written by it may be due at another time than it should."""
+        """Some clock was set: what was written by it may be due at the wrong time."""
         self.frozen: frozenset[str] = frozenset()
-        """Runs that the changed code does not match."""
+        """The runs that the changed code does not match."""
         self.looks: dict[str, frozenset[str]] = {}
-        """What was due, and nobody's, when a drive has looked for the last time: what it left."""
+        """By worker id of a drive: the runs that were due and had no owner when it last looked, and that it left."""
         self.claims: dict[str, int] = {}
-        """How many runs they were given."""
+        """By worker id: how many runs it was given."""
         self.workflows: dict[str, Workflow[Any, Any]] = {}
         super().__init__(oracle, store, do)
         self._replays = replays
@@ -76,7 +76,8 @@ class Laws(Journals):
         self._first_asks: dict[tuple[str, str], frozenset[str]] = {}
 
     def begins(self, hand: Hand, step: StepInfo) -> None:
-        """P1, P2, P3, P10 and whose keys it goes by, at the one moment when something happens outside."""
+        """Check P1, P2, P3, P10 and the idempotency key when a step begins: the one moment at which something happens
+        outside."""
         oracle = self._oracle
         if oracle.is_muted:
             return
@@ -110,7 +111,7 @@ class Laws(Journals):
         return step.key in known
 
     def _begins_without_holding(self, hand: Hand, step: StepInfo, record: RunRecord, what: str) -> None:
-        # A stall between the look at the lease and the beginning can't be noticed by anybody.
+        # Nobody can notice a stall between the check of the lease and the beginning of the step.
         if hand.process.went_on_at == hand.process.loop.microseconds or self.has_store_jumped:
             return
         if not self._was_forced(step.run_id):
@@ -131,7 +132,8 @@ class Laws(Journals):
         expected = 1 if failed is None else failed.attempt + 1
         if step.attempt != expected:
             oracle.report("P3", f"{what} as attempt {step.attempt}, but it is attempt {expected} by the journal")
-        # It is over although the clock was set back since: while the lease held the step up, or just before it began.
+        # The delay counts as over even if the clock was set back since, while the lease held the step up, or just
+        # before it began.
         clock = hand.process.clock
         if failed is not None and clock.latest_since(journal.seen_at(failed)) < failed.retry_at:
             oracle.report("P3", f"{what} as attempt {step.attempt} before its delay was over")
@@ -141,7 +143,7 @@ class Laws(Journals):
         oracle.begun.add(mark)
 
     def kills(self, step: StepInfo) -> None:
-        """P8: a step is about to take its process down."""
+        """P8: a step is about to kill its process."""
         oracle = self._oracle
         count = oracle.kills[step.run_id] = oracle.kills.get(step.run_id, 0) + 1
         most = self.workflows[step.workflow].max_crashes
@@ -151,14 +153,15 @@ class Laws(Journals):
             )
 
     def enters(self, step: StepInfo, context: Context) -> None:
-        """A state of a machine finds what was committed: one more state each time, and nothing of what failed."""
+        """A state of a machine finds what was committed: one more state each time, and nothing of attempts that
+        failed."""
         journal, oracle = self.journal(step.run_id), self._oracle
         if step.run_id in oracle.gone or self.has_store_jumped:
             return
         done = [entry for row in journal.rows for entry in decode_entries(row.data) if isinstance(entry, StepCompleted)]
         expected = len({entry.key for entry in done})
         if oracle.runs[step.run_id].rows:
-            # It was begun with the journal of another run, of which a checkpoint may have taken the beginning away.
+            # The run began with the journal of another one, whose beginning a checkpoint may have removed.
             expected = states_before(step.key)
         if context.get("count", 0) != expected or context.input is None:
             oracle.report(
@@ -167,7 +170,7 @@ class Laws(Journals):
             )
 
     def told(self, sender: Sender, method: str, asked: Any, answer: Any) -> None:
-        """Something was written, whoever hears of it."""
+        """The store has answered a request, whoever hears of it."""
         oracle = self._oracle
         if method in ("commit_turns", "commit_loan"):
             for turn, verdict in zip(asked, answer, strict=True):
@@ -186,7 +189,7 @@ class Laws(Journals):
         elif method == "cancel_run":
             run_id, is_forced = asked
             if answer is not None:
-                # The last run of the chain, if the one that was asked has gone on.
+                # The last run of the chain, if the named one has continued.
                 run_id = answer.id
             if answer is not None and not answer.status.is_final:
                 oracle.cancelled.add(run_id)
@@ -239,16 +242,17 @@ class Laws(Journals):
             self.mail.published(to, payload, self._now())
 
     def _diverges(self, sender: Sender, run_id: str) -> None:
-        """P10: only code that was changed without saying so does not match."""
+        """P10: only code that was changed without a new version may diverge."""
         is_expected = isinstance(sender, Process) and sender.is_changed and run_id in self.frozen
         is_expected = is_expected or run_id in self._oracle.astray
         if not is_expected:
             self._oracle.report("P10", f"{self._oracle.label(run_id)} is said to have diverged from code that fits it")
 
     def _gives_up(self, process: Process, write: RowWrite) -> None:
-        """P10: what changed code does with a run that it does not match: it is blocked, with a report."""
+        """P10: a run that changed code does not match must be blocked, with a report."""
         change = write.change
-        # Handed back unlooked at: the process stops, has another suspect before it, or the run waits to be tried again.
+        # Its body was not rebuilt: the process stops, has another suspect before it, or the run waits to be tried
+        # again.
         is_unseen = process.is_stopping or change.crashes or self.journal(write.run_id).history.retrying is not None
         if not is_unseen and not (change.blocked or "").startswith("JournalDiverged"):
             self._oracle.report(
@@ -289,11 +293,11 @@ class Laws(Journals):
         if is_new and isinstance(sender, Process):
             oracle.code.setdefault(turn.run_id, []).append(sender.code)
         if is_new and isinstance(sender, Process) and not is_blocked:
-            # Of a body that was blocked only the results that came for it are durable, not what it made of them.
+            # Of a blocked body's turn only the results that came for it are durable, not what it saw of them.
             self._is_durable(sender, turn)
 
     def _gives_out(self, turn: Turn, out: Out) -> None:
-        """What began or was sent with a turn."""
+        """Note the runs that a turn has begun and the messages it has sent."""
         oracle = self._oracle
         old = oracle.runs[turn.run_id]
         if out.successor is not None:
@@ -320,7 +324,7 @@ class Laws(Journals):
         self.streams.gave_out(turn.run_id, out)
 
     def _is_durable(self, process: Process, turn: Turn) -> None:
-        """What the body that made this turn has seen is seen for good."""
+        """Everything that the body of this turn has seen is durable now."""
         for hand in process.hands:
             runs = getattr(hand.session, "runs", None)
             held = None if runs is None else runs.held.get(turn.run_id)
@@ -330,7 +334,7 @@ class Laws(Journals):
     def _claim(self, sender: Sender, worker_id: str, run: ClaimedRun) -> None:
         before, earlier = self._owners.get(run.id, (None, ""))
         self._owners[run.id] = sender, worker_id
-        # Not from a worker that it was before it lost a lease: what that one held, nobody could hand back.
+        # Not if it claimed the run before it lost a lease: it could not hand back what it held then.
         is_left = isinstance(before, Process) and before.left_well and before.hands[-1].worker_id == earlier
         if run.is_takeover and is_left:
             name = self._oracle.label(run.id)
@@ -355,11 +359,11 @@ class Laws(Journals):
                 self.mail.began(run.id)
                 self.forks.began(run)
             for other in [one for one in self._oracle.runs.values() if run.key is not None and one.key == run.key]:
-                # The one that held the key may have been cancelled in its favour.
+                # The run that held the key may have been cancelled in favour of this one.
                 self.look(other.id)
 
     def heard(self, sender: Sender, method: str, asked: Any, answer: asyncio.Future[Any]) -> None:
-        """The sender has its answer."""
+        """The sender has got its answer."""
         if not isinstance(sender, Process) or answer.cancelled():
             return
         if answer.exception() is not None:

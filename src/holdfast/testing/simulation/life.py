@@ -1,4 +1,4 @@
-"""Messages, events, values and managing, as one process sees them through the network."""
+"""Requests about messages, events, values and managing, as one process sends them through the network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class FaultyLife:
-    """A part of the store that has the network in between."""
+    """The part of the faulty store with these requests."""
 
     _inner: SqliteStore
     _watch: Any

@@ -1,7 +1,7 @@
-"""What a program may do beside steps and timers: hear messages, have children, shield, register what undoes it, send.
+"""What bodies do beside steps and timers: hear messages, have children, shield, register compensations, send.
 
 As everywhere, what a body sees goes into its trace and into the number that its steps get, so that a replay which takes
-another branch is found out.
+another branch is caught.
 """
 
 from __future__ import annotations
@@ -17,49 +17,49 @@ from .nodes import Booked, Code, Errand, Hear, Hooked, Mapped, Node, Offspring, 
 
 
 class Witness(Protocol):
-    """Whoever a body tells about its tokens, and where it finds the workflows of its children."""
+    """What these nodes need of the world: it is told of hooks and maps, and knows the workflows of children."""
 
     def child(self, name: str, code: Code) -> Workflow[Any, Any]: ...
 
     def has_hook(self, hook: Any) -> None:
-        """Whose token may change: a fork's does, behind its cut."""
+        """The hook itself, for its token may change: a fork's does at the cut."""
 
     def label(self, run_id: str) -> str: ...
 
     def mapped(self, node: Mapped, items: list[int], results: list[Any]) -> None:
-        """What a fan-out came to."""
+        """The results of a map."""
 
 
 class Still(Protocol):
-    """A body of either colour, as far as both are alike."""
+    """What both kinds of bodies have in common."""
 
     value: int
     witness: Any
     code: Code
     marks: frozenset[str] | None
-    """In one of our own replays: the changes whose new way the run goes."""
+    """In one of our own replays, the changes whose new way the run goes; else None."""
     said: Counter[str]
-    """What it has sent, by how often the same."""
+    """How often it has sent each message text."""
 
     def mix(self, *what: object) -> None: ...
 
     def failed(self, what: str, error: BaseException) -> None: ...
 
     def own(self, errand: Errand) -> Any:
-        """The step of an errand, whatever the deploy."""
+        """The step of an errand, unchanged by any deploy."""
 
     def item(self, node: Mapped) -> Any:
-        """What a fan-out is over."""
+        """The step or workflow that a map is over."""
 
 
 class Living(Still, Protocol):
-    """The body that lives through it."""
+    """An async body."""
 
     async def run(self, node: Node) -> None: ...
 
 
 async def live(body: Living, node: Node) -> None:
-    """One node of these kinds."""
+    """Interpret one node of these kinds."""
     if isinstance(node, Hear):
         await _hear(body, node)
     elif isinstance(node, Hooked):
@@ -74,7 +74,7 @@ async def live(body: Living, node: Node) -> None:
     elif isinstance(node, Mapped):
         await _mapped(body, node)
     elif isinstance(node, Booked):
-        # A `def` step, so it blocks this task of the body, and only this one.
+        # A `def` step, so it blocks only this task of the body.
         book(body, node)
     elif isinstance(node, Patch):
         await body.run(way(body, node))
@@ -144,7 +144,7 @@ async def _offspring(body: Living, node: Offspring) -> None:
 
 
 def way(body: Still, node: Patch) -> Node:
-    """Which of the two parts this code does."""
+    """The part that this version of the code takes."""
     is_new = body.code == "second"
     if body.code == "patched" and (body.marks is None or node.name in body.marks):
         is_new = holdfast.patched(node.name)
@@ -153,13 +153,13 @@ def way(body: Still, node: Patch) -> Node:
 
 
 def register(body: Still, node: Undoable) -> None:
-    """What undoes something."""
+    """Register a compensation."""
     holdfast.compensate(body.own(node.errand), node.errand.number, body.value)
     body.mix("registers", node.errand.number)
 
 
 def book(body: Still, node: Booked) -> None:
-    """Write something and record the result, in one commit."""
+    """Execute a transactional step: its write and its recorded result are one commit."""
     try:
         body.mix("booked", body.own(node.errand)(node.errand.number, body.value))
     except Exception as error:
@@ -168,18 +168,18 @@ def book(body: Still, node: Booked) -> None:
 
 
 def items_of(body: Still, node: Mapped) -> list[int]:
-    """Of a fan-out: no two alike, nor like those of another one."""
+    """The items of a map: all different, and different from those of any other map."""
     return [body.value * 10 + number for number in range(node.count)]
 
 
 def mapped(body: Still, node: Mapped, items: list[int], results: list[Any]) -> None:
-    """What came of a fan-out."""
+    """Note the results of a map."""
     body.witness.mapped(node, items, results)
     body.mix("mapped", *(one if isinstance(one, int) else f"{one.type} {one.message}" for one in results))
 
 
 def message(body: Still) -> str:
-    """One that nobody else sends, nor this run in another try, nor this try once more."""
+    """A message text that nobody else sends, nor this run in another try or a second time."""
     run = holdfast.current_run()
     text = f"{body.value} of {body.witness.label(run.own_id)}, try {run.attempt}"
     body.said[text] += 1

@@ -1,7 +1,7 @@
-"""Transactional steps in a world: what their functions write is kept until the commit, which is one instant.
+"""Transactional steps in a world: their functions' writes are kept until the commit, which is one instant.
 
-The store's own loan would hold the one connection there is while others ask. So a function writes into a list, and the
-commit, when it arrives, plays that list inside a real loan, with the turn: the row that decides is the store's own.
+The store's own loan would hold the only connection while others ask. So a function writes into a list, and the commit,
+when it arrives, replays that list inside a real loan, together with the turn: the row that decides is the store's own.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ OWNED = """
 
 
 class Asks(Protocol):
-    """The network in between."""
+    """Sends a request through the network."""
 
     def __call__(self, method: str, call: Callable[[], Awaitable[Any]], asked: Any = None) -> Awaitable[Any]: ...
 
 
 class Writes:
-    """What a transactional step gets as its connection."""
+    """The connection of a transactional step: it collects statements."""
 
     def __init__(self) -> None:
         self.all: list[tuple[str, tuple[Any, ...]]] = []
@@ -47,7 +47,7 @@ class Writes:
 
 
 class FaultyLoan:
-    """A loan with the network in between."""
+    """A loan whose requests go through the network."""
 
     def __init__(self, store: SqliteStore, ask: Asks) -> None:
         self.connection = Writes()
@@ -64,7 +64,7 @@ class FaultyLoan:
         try:
             [verdict] = await self._ask("commit_loan", lambda: self._commit(turn, now), [turn])
         except StoreAway as error:
-            # It may have happened, and it may still happen.
+            # The commit may have happened, or may still happen.
             return Undone(str(error), is_certain=False)
         return bool(verdict)
 
@@ -79,10 +79,10 @@ class FaultyLoan:
             await loan.end()
 
     async def end(self) -> None:
-        """Nothing is held."""
+        """Does nothing, since no connection is held."""
 
     def abort(self) -> None:
-        """Nothing was written."""
+        """Does nothing, since nothing was written."""
 
 
 class FaultyLender:
@@ -94,7 +94,7 @@ class FaultyLender:
 
     def __init__(self, store: SqliteStore, ask: Asks, *, is_exclusive: bool) -> None:
         self.is_exclusive = is_exclusive
-        """As on SQLite; else as on Postgres."""
+        """True as on SQLite, False as on Postgres."""
         self._store = store
         self._ask = ask
 
@@ -102,7 +102,7 @@ class FaultyLender:
         return FaultyLoan(self._store, self._ask)
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Does nothing, since nothing is kept."""
 
 
 class Books:
@@ -115,13 +115,13 @@ class Books:
         self._execute(TABLE)
 
     def booked(self) -> set[tuple[str, str, int]]:
-        """All that is in it; a row that is there twice is an error."""
+        """All rows in it. The same row twice is an error."""
         rows = self._execute("SELECT run, key, execution FROM booked")
         assert len(rows) == len(set(rows)), "an execution was booked twice"
         return set(rows)
 
     def counts(self) -> dict[str, int]:
-        """How many rows there are in each table that holds only what belongs to runs."""
+        """How many rows there are in each table whose rows all belong to runs."""
         return dict(self._execute(OWNED))
 
     def _execute(self, text: str) -> list[tuple[Any, ...]]:
@@ -135,7 +135,7 @@ class Books:
 
 
 def _lent_at_once(store: SqliteStore) -> Any:
-    """The store's own loan, which gets its connection without waiting for a turn of the loop."""
+    """The store's own loan, changed to get its connection at once."""
     lender: Any = store.lender(SECOND)
     loan = lender.lend()
 

@@ -1,8 +1,8 @@
 """An event loop whose time is virtual: when nothing is ready it jumps to the next timer. No threads, no waiting.
 
-Every callback belongs to the domain that stands in its context: a process, or the world itself. A domain that was
-killed never runs again, from the very next callback on; one that is stalled finds its callbacks waiting when it goes
-on. That is how a crash or a stall can come at any await, without the code under test having a say.
+Every callback belongs to the domain in its context: a process, or the world itself. From the moment at which a domain
+is killed, none of its callbacks runs any more; callbacks of a stalled domain wait until it goes on. So a crash or a
+stall can come at any await, whatever the code under test does.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _SPIN = 20_000
-"""Callbacks at one instant of virtual time before the world is taken to be spinning."""
+"""After so many callbacks at one instant of virtual time the world counts as spinning."""
 
 
 class Spinning(Exception):
-    """Something goes on and on without time passing."""
+    """Callbacks go on and on without any time passing."""
 
 
 class Stuck(Exception):
@@ -29,25 +29,25 @@ class Stuck(Exception):
 
 
 class Stray(Exception):
-    """A callback that lives in no domain: a fault of the simulation, not of what it tests."""
+    """A callback that belongs to no domain: a fault of the simulation, not of the code under test."""
 
 
 class Domain:
-    """What lives and dies together: one process, or the world."""
+    """Everything that lives and dies together: one process, or the world."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_dead = False
         self.is_killed = False
-        """It died before it could hear of anything."""
+        """It was killed, so errors in its tasks are nobody's."""
         self.is_stalled = False
         self.waiting: list[asyncio.Handle] = []
-        """Callbacks that came due while it was stalled."""
+        """Callbacks that became ready while it was stalled."""
         self.handled = 0
         self.dies_at: int | None = None
-        """It dies before its callback of this number."""
+        """It dies instead of running its callback of this number."""
         self.died: Callable[[], None] | None = None
-        """Called once when that happens."""
+        """Called when that happens."""
 
     def __repr__(self) -> str:
         return f"<domain {self.name}>"
@@ -60,7 +60,7 @@ class SimTask(asyncio.Task[T]):
     """A task that hashes by creation number, so that sets of tasks iterate alike in every execution of a seed."""
 
     def __init__(self, coro: Coroutine[Any, Any, T], *, number: int, **options: Any) -> None:
-        # The C task hashes itself while it is being made, so the number comes first.
+        # The C implementation hashes the task while it is being made, so the number comes first.
         self._number = number
         self.domain = (options.get("context") or contextvars.copy_context()).get(domain_of)
         super().__init__(coro, **options)
@@ -80,9 +80,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.neutral = contextvars.Context()
         self.neutral.run(domain_of.set, self.world)
         self.current = self.world
-        """Whose callback is running."""
+        """The domain whose callback is running."""
         self.failures: list[dict[str, Any]] = []
-        """What asyncio would have logged as an unhandled exception."""
+        """What asyncio would have logged as unhandled exceptions."""
         self._ready: deque[asyncio.Handle] = deque()
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         self._count = 0
@@ -130,7 +130,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio tells of a timer called off; it is passed over when its time comes."""
+        """asyncio reports a cancelled timer here. It is skipped when its time comes."""
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -152,7 +152,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.failures.append(context)
         error = context.get("exception")
         if self.current is self.world and "handle" in context and isinstance(error, Exception):
-            # What carries questions and judges answers: whoever waits for one would wait for ever.
+            # This code carries requests and checks answers. If it fails, whoever waits for an answer would wait for
+            # ever.
             self.halt(error)
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
@@ -214,13 +215,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self._ready.append(handle)
 
     def go_on(self, domain: Domain) -> None:
-        """End a stall: what waited is run first."""
+        """End a stall. Callbacks that waited run first."""
         domain.is_stalled = False
         waiting, domain.waiting = domain.waiting, []
         self._ready.extendleft(reversed(waiting))
 
     def lost_errors(self) -> list[BaseException]:
-        """What left a task of a living process, or a callback, and nobody looked at."""
+        """The errors that ended a callback, or a task of a process that was not killed, and that nobody looked at."""
         found = [context["exception"] for context in self.failures if "exception" in context]
         for task in self._tasks:
             is_unheard = task.domain is not None and task.domain.is_killed
@@ -231,7 +232,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return found
 
     def finish(self, put_away: Sequence[Callable[[], None]], last: Coroutine[Any, Any, None]) -> None:
-        """Do the last things, then close what is still suspended: the collector must not choose the moment."""
+        """Do the last things, then close what is still suspended, so that the collector does not choose the moment."""
         self._halted = None
         events._set_running_loop(self)
         try:
@@ -247,7 +248,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 try:
                     task.get_coro().close()
                 except RuntimeError:
-                    # It caught GeneratorExit and went on; nothing of this world is listened to any more.
+                    # The coroutine caught GeneratorExit and went on. Nothing in this world matters any more.
                     pass
         finally:
             events._set_running_loop(None)

@@ -1,10 +1,10 @@
-"""Messages and children: none lost, none twice. What is in the store is known from every claim, which brings the inbox.
+"""Messages and children: none lost, none twice. Every claim brings the inbox, and so shows what the store holds.
 
-- Signals of one name are taken by the runs of a chain in the order in which they were sent, each once; what was sent
-  to a live chain and not taken is in the inbox of its live run.
+- Signals of one name are taken by the runs of a chain in the order in which they were sent, each once; a signal that
+  was sent to a live chain and not taken is in the inbox of its live run.
 - An event, or a hook's payload, is taken once by a chain, and only if it was sent.
 - The end of a child is in its live parent's inbox until a turn of the parent takes it.
-- A child whose parent has ended is asked to end, unless it is to be left alone.
+- A child whose parent has ended is asked to end, unless it is abandoned.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ class Mail:
         self.sent: dict[tuple[str, str], list[bytes]] = {}
         """Signals that a chain has not taken, by chain and name, in the order in which they were sent."""
         self.events: dict[str, dict[bytes, int]] = {}
-        """Events by name and payload, and when they were published."""
+        """When each event was published, by name and payload."""
         self._payloads: set[bytes] = set()
-        """Of hooks that were resumed."""
+        """The payloads with which hooks were resumed."""
         self._resumed: set[str] = set()
         self._joined: dict[str, str] = {}
-        """Live runs that were joined, by the ids of the children that were not begun for it."""
+        """The live run that was joined, by the id of the child that was therefore not begun."""
         self._taken: dict[str, set[tuple[str, bytes]]] = {}
         """Kinds and payloads that the runs of a chain have taken."""
         self._messages: dict[int, Message] = {}
         """Every message that a worker was ever told of."""
         self._ends: dict[str, dict[str, str]] = {}
-        """Ends of children that their live parents have yet to take in: key and the child's id, by parent."""
+        """Ends of children that their live parents have yet to take: the child's key and id, by parent."""
         self._begun_with: dict[str, set[tuple[str, bytes]]] = {}
         """Messages in the journals that runs were begun with."""
         self._shared: set[str] = set()
@@ -68,16 +68,16 @@ class Mail:
         return (kind, payload) in self._taken.get(self.chain(run_id), ())
 
     def waiting(self, run_id: str, name: str) -> list[bytes]:
-        """Signals that the run has not taken."""
+        """The signals of this name that the run has not taken."""
         return self.sent.get((self.chain(run_id), name), [])
 
     def joins(self, child_id: str, joined: RunRecord | None) -> None:
-        """A child was not begun, for its key was taken: by a live run, which its parent has joined then."""
+        """A child was not begun because its key was taken. If a live run has it, the parent has joined that run."""
         if joined is not None and not joined.status.is_final:
             self._joined[child_id] = joined.id
 
     def signalled(self, run_id: str, name: str, payload: bytes) -> None:
-        """A signal has been sent to the live run of a chain, or to the run that was joined in the place of a child."""
+        """A signal was sent to the live run of a chain, or to the run that was joined in the place of a child."""
         if run_id in self._joined:
             run_id = self._joined[run_id]
             while (ended := self._oracle.ended.get(run_id)) is not None:
@@ -102,8 +102,8 @@ class Mail:
         return [one for one in self._oracle.runs if self.chain(one) == chain and one not in self._oracle.ended]
 
     def removed(self, run_id: str) -> None:
-        """A run that has ended is gone. What the last of a chain had not read is gone with it, also for a retry that is
-        on its way."""
+        """An ended run was deleted. The unread signals of the last run of a chain are deleted with it, also for a retry
+        that is on its way."""
         chain = self.chain(run_id)
         if run_id == [one for one in self._oracle.runs if self.chain(one) == chain][-1]:
             self._forget_signals(chain)
@@ -132,9 +132,9 @@ class Mail:
         oracle, chain = self._oracle, self.chain(run.id)
         if run.id not in self._begun_with:
             begun_with = [one for row in run.rows for one in decode_entries(row)]
-            # A fork that is cut at what a message has caused: the run that it stems from has taken it.
+            # A fork may be cut at the input that a message caused: the original run has taken that message.
             taken_by_other = begun_with if chain == run.id else []
-            # Or the run before in the chain, whose body has not read it.
+            # Or the run before in the chain has taken it, and its body has not read it.
             left = [mail for one in begun_with if isinstance(one, Inherited) for mail in one.mail]
             self._begun_with[run.id] = {
                 (one.kind, one.payload) for one in (*taken_by_other, *left) if isinstance(one, MESSAGES)
@@ -144,7 +144,7 @@ class Mail:
         what = f"{oracle.label(run.id)} has taken {entry.kind} {entry.name!r} {entry.payload!r}"
         taken = self._taken.setdefault(chain, set())
         if (entry.kind, entry.payload) in taken:
-            # What was taken before a cut, or by a body that was blocked, is taken in anew.
+            # Messages taken before a cut, or by a body that was blocked, are taken in anew.
             if not journal.is_broken:
                 oracle.report("messages", f"{what} twice")
             return
@@ -164,19 +164,19 @@ class Mail:
             oracle.report("messages", f"{what}, with which nobody has resumed it")
 
     def accepted(self, turn: Turn) -> None:
-        """A turn's messages are gone from the inbox."""
+        """A turn was accepted: its messages are deleted from the inbox."""
         for message_id in turn.taken:
             message = self._messages.get(message_id)
             if message is not None and message.kind == "child" and message.name is not None:
                 self._ends.get(message.run_id, {}).pop(message.name, None)
 
     def told(self, messages: Sequence[Message]) -> None:
-        """A worker has been told of these."""
+        """A worker has read these messages."""
         for message in messages:
             self._messages[message.id] = message
 
     def claimed(self, run: ClaimedRun, journal: Journal) -> None:
-        """All that was sent to the run and not taken is there."""
+        """A claim must bring everything that was sent to the run and not taken."""
         self.told(run.inbox)
         oracle, name = self._oracle, self._oracle.label(run.id)
         there: dict[str, list[bytes]] = {}
@@ -196,7 +196,7 @@ class Mail:
             oracle.report("children", f"{name} is not asked to end although its parent has")
 
     def ended(self, run: NewRun, record: RunRecord) -> None:
-        """A run has ended: who has to hear of it, and what is left of it."""
+        """A run has ended: note who has to be told, and what is left of it."""
         oracle = self._oracle
         for child in oracle.runs.values():
             is_kept = child.parent_key is None or child.on_parent_end != "cancel"
@@ -205,7 +205,7 @@ class Mail:
         if record.status is RunStatus.CONTINUED:
             return
         if record.status is RunStatus.COMPLETED:
-            # Else whoever retries it reads what it had not read.
+            # A retry of any other end reads what this run had not read.
             self._forget_signals(self.chain(run.id))
         parent = run.parent_id
         if parent in oracle.runs and parent not in oracle.ended and run.parent_key is not None:
@@ -213,7 +213,7 @@ class Mail:
 
 
 def heard_twice(journal: Journal) -> str | None:
-    """The key of a child whose end the body was told twice."""
+    """The key of a child whose end the body was told twice, or None."""
     heard: set[str] = set()
     for entry in journal.history.entries:
         if isinstance(entry, ChildEnded):

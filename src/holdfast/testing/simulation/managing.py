@@ -1,7 +1,7 @@
-"""What clients and workers do to runs: pausing, deleting, sweeping; and what events begin.
+"""Pausing, deleting and sweeping runs, and runs that events begin.
 
-- Whoever has heard that a run is paused takes nothing in for it; nobody claims a paused run but to end it.
-- Nothing is removed that has not ended, nor before its time; of what is removed nothing is left.
+- A process that knows that a run is paused takes nothing in for it; a paused run is only claimed to be ended.
+- Only ended runs are removed, and none before its time; nothing of a removed run is left.
 - For every event one run begins of each workflow that asks for it, and no second one.
 """
 
@@ -22,7 +22,7 @@ from .processes import Process
 
 
 class Managing:
-    """What was done to the runs of a world."""
+    """Checks what was done to the runs of a world."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class Managing:
         self._do = do
         self._now = now
         self._told: dict[tuple[str, str], Instant] = {}
-        """Which process has heard that which run is paused, and when by its own clock."""
+        """By process and run: when, by its own clock, the process heard that the run is paused."""
 
     def paused(self, sender: str, run_ids: Sequence[str], is_paused: bool) -> None:
-        """The store has set or cleared the flag of these."""
+        """The store has paused or resumed these runs."""
         for run_id in run_ids:
             self._oracle.note(f"{sender} {'pauses' if is_paused else 'resumes'} {self._oracle.label(run_id)}")
             (self._oracle.paused.add if is_paused else self._oracle.paused.discard)(run_id)
@@ -49,7 +49,7 @@ class Managing:
                 self._oracle.resumed_at[run_id] = self._now()
 
     def heard(self, process: Process, messages: Sequence[Message]) -> None:
-        """A process has got these."""
+        """A process has read these messages."""
         for message in messages:
             if message.kind == "pause":
                 if message.payload == b"paused":
@@ -63,19 +63,19 @@ class Managing:
             return
         is_late = run.deadline_at is not None and run.deadline_at <= run.claimed_at
         if is_late or any(message.kind == "cancel" for message in run.inbox):
-            # Which ends the pause.
+            # That ends the pause.
             self._oracle.paused.discard(run.id)
         else:
             self._oracle.report("pause", f"{self._oracle.label(run.id)} is paused, and was claimed by {sender}")
 
     def turned(self, process: Process, turn: Turn) -> None:
-        """A turn was accepted: of a run that is known to be paused, it holds only what was under way."""
+        """A turn was accepted. If its process knew that the run is paused, it may hold only what was under way."""
         since = self._told.get((process.name, turn.run_id))
         if since is None or turn.run_id in self._oracle.cancelled or self._has_deadline(turn.run_id):
             return
         entries = decode_entries(turn.data)
         if any(isinstance(entry, Blocked) for entry in entries):
-            # Results of steps that were in flight: recorded, and delivered on resume.
+            # These are results of steps that were in flight: recorded now, delivered on resume.
             return
         late = [one.kind for one in entries if not isinstance(one, Claimed) and getattr(one, "at", 0) > since]
         if late:
@@ -84,12 +84,12 @@ class Managing:
             )
 
     def _has_deadline(self, run_id: str) -> bool:
-        """It runs on while a run is paused."""
+        """Whether the run has a deadline, which runs on during a pause."""
         record = self._do(lambda: self._store.get_run(run_id))
         return record is None or record.deadline_at is not None
 
     def removed(self, sender: str, run_ids: Sequence[str], swept_at: Instant | None) -> list[str]:
-        """These are gone. Returns the chains of which nothing is left."""
+        """These runs were removed. Returns the chains of which nothing is left."""
         oracle, empty = self._oracle, []
         for run_id in run_ids:
             name = oracle.label(run_id)
@@ -117,7 +117,7 @@ class Managing:
             self._oracle.report("retention", f"{name} was removed, and something of it is left")
 
     def sweep_all(self, now: Instant, books: Books) -> None:
-        """When all is over: what is kept for a while goes by itself, the rest is deleted, and then nothing is left."""
+        """After the end: a sweep removes what has a retention, the rest is deleted, and then nothing may be left."""
         while not self._do(lambda: self._store.sweep(3, events_before=0, now=now)).is_all:
             pass
         for run_id in self._oracle.runs:
@@ -133,7 +133,7 @@ class Managing:
             self._oracle.report("retention", f"all runs are deleted, and there are still rows in {left}")
 
     def check_triggers(self, workflows: dict[str, Workflow[Any, Any]], codec: Codec) -> None:
-        """After the end: one run for each event."""
+        """After the end: each event has begun one run."""
         for workflow in workflows.values():
             if workflow.on_event is None:
                 continue

@@ -1,7 +1,7 @@
-"""What a fan-out comes to: a result for each item, in the order of the items.
+"""Maps: a result for each item, in the order of the items.
 
-- Over a step: the items of one chunk were done by one execution of it, since an interrupted chunk runs again whole.
-- Over a workflow: each result is what a run with that item as its input has come to.
+- Over a step: the items of one chunk were executed together, since an interrupted chunk executes again whole.
+- Over a workflow: each result is the output of a run with that item as its input.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Judged(Protocol):
 
 
 class Mapping(Protocol):
-    """The world as it judges fan-outs."""
+    """What checking a map needs of the world."""
 
     @property
     def laws(self) -> Judged: ...
@@ -33,7 +33,7 @@ class Mapping(Protocol):
 
 
 def check_map(world: Mapping, node: Mapped, items: list[int], results: list[Any]) -> None:
-    """What a body got for its items."""
+    """Check what a body got for its items."""
     name = f"a map of {world.oracle.label(holdfast.current_run().id)}"
     world.oracle.note(f"{name} has {len(results)} results{'' if node.program is None else ', of children'}")
     if len(items) != len(results):
@@ -56,7 +56,7 @@ def check_map(world: Mapping, node: Mapped, items: list[int], results: list[Any]
 
 
 def _outputs(world: Mapping, program: str, item: int) -> set[int]:
-    """What the runs of a program with this input have come to, in the last run of each one's chain."""
+    """The outputs of the runs of a program with this input, each of the last run of its chain."""
     workflow = world.old[program]
     asked = world.codec.arguments(workflow.fn)
     given = world.codec.seal(asked.check((item,), {}))

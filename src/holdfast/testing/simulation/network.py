@@ -1,7 +1,7 @@
-"""The store as one process sees it: between the two, questions and answers are delayed, lost or sent twice.
+"""The store as one process sees it: requests and answers are delayed, lost or sent twice.
 
-A question travels apart from whoever asked it: it may arrive although its sender has died, and its answer may find
-nobody. Everything the store does happens in one order, at one instant each.
+A request travels apart from its sender: it may arrive although its sender has died, and its answer may find nobody.
+Everything that the store does happens in one order, at one instant each.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Sender(Protocol):
-    """Who asks: a worker's process, or the clients of the world."""
+    """The sender of requests: a worker's process, or the clients of the world."""
 
     name: str
     is_mortal: bool
@@ -57,31 +57,31 @@ class Sender(Protocol):
 
 
 class Watch(Protocol):
-    """Who looks on when the store has done something."""
+    """Is told what the store does."""
 
     def note(self, said: str) -> None: ...
 
     def told(self, sender: Sender, method: str, asked: Any, answer: Any) -> None:
-        """The store has done it; nobody has heard of it yet."""
+        """The store has done it, and nobody has heard of it yet."""
 
     def heard(self, sender: Sender, method: str, asked: Any, answer: asyncio.Future[Any]) -> None:
-        """The sender has got the answer, or knows that none will come."""
+        """The sender has got the answer, or an error in its place."""
 
     def arrives(self, method: str, asked: Any) -> None:
         """The store is about to do it."""
 
     def is_outlived(self, method: str, asked: Any) -> bool:
-        """Whether it would begin runs that have come and gone since it was asked."""
+        """Whether the request would begin runs that have come and gone since it was sent."""
 
     def seeded(self, run: NewRun) -> NewRun:
         """The run with a seed that follows from the world's."""
 
     def has_read(self, run_id: str, rows: Sequence[JournalRow]) -> None:
-        """Whoever asks has a journal before it."""
+        """The sender has read a journal."""
 
 
 class FaultyStore(FaultyLife):
-    """The store as one process sees it: the contract, with faults in between. See life.py for the rest of it."""
+    """The store as one process sees it: the contract, with faults in between. The rest of it is in life.py."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class FaultyStore(FaultyLife):
         self.namespace = inner.namespace
         self.is_remote = True
         self.clock = clock
-        """The store's time, as a client finds it: for its timeouts, too."""
+        """The store's time, for a client's timeouts, too."""
         self._inner = inner
         self._is_exclusive = is_exclusive
         self._loop = loop
@@ -110,7 +110,7 @@ class FaultyStore(FaultyLife):
         return await self._send(method, call, asked)
 
     def _send(self, method: str, call: Callable[[], Awaitable[T]], asked: Any = None) -> asyncio.Future[T]:
-        """Put a question on its way. Whoever has died asks nothing, and waits for ever."""
+        """Send a request. A dead sender sends nothing, and waits for ever."""
         loop = self._loop
         answer: asyncio.Future[T] = loop.create_future()
         if not self._sender.is_alive:
@@ -123,7 +123,7 @@ class FaultyStore(FaultyLife):
             self._faults.settled_at, loop.microseconds + round((fate.there + fate.back) * 1_000_000)
         )
         answer.add_done_callback(lambda _: self._watch.heard(self._sender, method, asked, answer))
-        # The question travels in nobody's context: the death of its sender does not stop it.
+        # The request travels in a neutral context: the death of its sender does not stop it.
         loop.call_later(fate.there, self._arrive, fate, method, call, asked, answer, context=loop.neutral.copy())
         return answer
 
@@ -150,7 +150,7 @@ class FaultyStore(FaultyLife):
             loop.call_later(fate.back, self._arrive, again, method, call, asked, nobody, context=loop.neutral.copy())
             return
         if self._watch.is_outlived(method, asked):
-            # Here runs are kept for seconds; where they are kept for days, no question is on its way for so long.
+            # Here runs are kept for seconds. In reality they are kept for days, and no request travels for so long.
             self._watch.note(f"{self._sender.name} {method}: never arrives")
             loop.call_later(fate.back, _fail, answer, method, context=loop.neutral.copy())
             return
@@ -175,15 +175,15 @@ class FaultyStore(FaultyLife):
 
     @property
     def is_sound(self) -> bool:
-        """Nothing goes wrong here any more, and nothing that did is still on its way."""
+        """Whether nothing goes wrong any more, and everything that did has arrived."""
         is_settled = self._loop.microseconds >= self._faults.settled_at
         return is_settled and not self._faults.is_on and not self._sender.is_cut_off
 
     async def open(self) -> None:
-        """The world has opened it."""
+        """Does nothing, since the world has opened the store."""
 
     async def close(self) -> None:
-        """The world closes it."""
+        """Does nothing, since the world closes the store."""
 
     def guest(self, connection: Any) -> Guest:
         return self._inner.guest(connection)
@@ -192,7 +192,7 @@ class FaultyStore(FaultyLife):
         return FaultyLender(self._inner, self._send, is_exclusive=self._is_exclusive)
 
     def subscribe(self, changed: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
-        # The store calls from within somebody else's commit; the wake-up belongs to the one who is woken.
+        # The store calls this within another process's commit, but the callback belongs to the subscriber's context.
         context = contextvars.copy_context()
 
         def wake() -> None:
@@ -201,13 +201,13 @@ class FaultyStore(FaultyLife):
         return self._inner.subscribe(wake, to)
 
     async def read_clock(self) -> Instant:
-        # It changes nothing, so that nothing can go wrong with it that does not with the next question.
+        # Without faults: it changes nothing, so any fault here could as well hit the next request.
         return self.clock()
 
     async def start_runs(self, runs: Sequence[NewRun], *, now: Instant | None = None) -> list[StartedRun]:
         seeded = [self._watch.seeded(run) for run in runs]
         started = await self._ask("start_runs", lambda: self._inner.start_runs(seeded, now=now), seeded)
-        # Whoever made a run knows it by the id that it gave.
+        # The sender knows the run by the id that it gave.
         own = {one.id: run.id for one, run in zip(seeded, runs, strict=True)}
         return [msgspec.structs.replace(one, id=own.get(one.id, one.id)) for one in started]
 
@@ -268,7 +268,7 @@ class FaultyStore(FaultyLife):
         suspects: int | None = None,
         now: Instant | None = None,
     ) -> list[ClaimedRun]:
-        # Copied: what is in memory may change while the question is on its way.
+        # Copied, for it may change while the request is on its way.
         held = dict(cached or {})
         return await self._ask(
             "claim_runs",
@@ -311,7 +311,7 @@ class FaultyStore(FaultyLife):
         raise NotImplementedError("a simulated worker renews by `renew`, since it has no thread that could block")
 
     async def renew(self, worker_id: str, lease: int) -> Instant | None:
-        """`renew_lease` as a question like the others."""
+        """`renew_lease` as a request like the others."""
 
         async def ask() -> Instant | None:
             return self._inner.renew_lease(worker_id, lease)
@@ -340,7 +340,8 @@ class FaultyStore(FaultyLife):
 
 
 def done(loop: VirtualLoop, call: Callable[[], Awaitable[T]]) -> T:
-    """What an inline store answers: it never gives way. In the world's own context, so that its news are nobody's."""
+    """The answer of an inline store, which never gives way. Called in the world's own context, so that its news belong
+    to nobody."""
 
     async def ask() -> T:
         return await call()

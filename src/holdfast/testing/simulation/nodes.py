@@ -1,4 +1,4 @@
-"""What a random workflow is made of, as data: errands, which steps do outside, and a tree of durable calls."""
+"""What a random workflow is made of, as data: errands, which are the work of steps, and a tree of durable calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ NAMES = ("charge", "ship", "mail", "look")
 """Few names, so that concurrent branches share them and numbering is put to the test."""
 
 Code: TypeAlias = Literal["first", "patched", "second"]
-"""Of a program: as it was written, changed under live runs with `patched`, or changed as another version."""
+"""The code of a program: as it was first written, changed under live runs with `patched`, or changed as another
+version."""
 
 POLICIES = (
     Retry(attempts=1),
@@ -25,25 +26,25 @@ POLICIES = (
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What one step does in the world outside."""
+    """What one step does outside."""
 
     number: int
     name: str
     durations: tuple[float, ...]
-    """Seconds that each attempt takes; the last one counts for all that follow."""
+    """How many seconds each attempt takes; the last number counts for all further attempts."""
     fails: int = 0
-    """Attempts that fail before one succeeds."""
+    """How many attempts fail before one succeeds."""
     error: Literal["flaky", "value", "fatal", "later"] = "flaky"
     policy: int = 0
     timeout: float | None = None
     linger: float = 0.0
-    """Seconds of cleanup when it is cancelled."""
+    """How many seconds its cleanup takes when it is cancelled."""
     is_killer: bool = False
-    """It takes its process down, every time."""
+    """It kills its process, every time."""
     beats: bool = False
-    """It says half-way that it is alive."""
+    """It sends a heartbeat half-way."""
     emits: int = 0
-    """Items that every attempt sends to a stream, and each of them as a value, too."""
+    """How many items every attempt sends to a stream; each is set as a value, too."""
 
     def duration(self, attempt: int) -> float:
         return self.durations[min(attempt, len(self.durations)) - 1]
@@ -55,12 +56,12 @@ class Do:
 
     errand: Errand
     is_pending: bool = False
-    """Asked by `.start()` and looked at later."""
+    """It is called by `.start()` and awaited later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A step under way while the body does something else."""
+    """A step that is under way while the body does something else."""
 
     errand: Errand
     part: Node
@@ -68,7 +69,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Sleep:
-    """A durable sleep, by either name."""
+    """A durable sleep, by `holdfast.sleep` or `asyncio.sleep`."""
 
     seconds: float
     is_asyncio: bool = False
@@ -76,7 +77,7 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Mix the run's own time, dice or ids into what the body knows."""
+    """Mix the run's own time, random numbers or ids into what the body knows."""
 
     what: Literal["now", "rng", "uuid4"]
 
@@ -106,7 +107,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A part and what follows whatever becomes of it.
+    """A part, and a second part that follows it even if it fails.
 
     "except" catches errors, "finally" runs steps on the way out, "swallow" catches even what must not be caught.
     """
@@ -134,14 +135,14 @@ class Hooked:
 
 @dataclass(frozen=True, slots=True)
 class Offspring:
-    """A child run: awaited, started beside a part and awaited or called off after it, or left alone."""
+    """A child run: awaited; started beside a part and awaited or cancelled after it; or abandoned."""
 
     program: str
     how: Literal["await", "start", "cancel", "abandon"]
     part: Node
     key: str | None = None
     tells: bool = False
-    """It is sent a signal as soon as it is asked for."""
+    """Whether it is sent a signal as soon as it is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +154,7 @@ class Shielded:
 
 @dataclass(frozen=True, slots=True)
 class Undoable:
-    """From here on this errand is done if the run fails or is cancelled."""
+    """Register this errand as a compensation."""
 
     errand: Errand
 
@@ -168,7 +169,7 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A fan-out: this errand's step for each item, or a child run of a program written before."""
+    """A map: this errand's step for each item, or a child run of a program written before."""
 
     errand: Errand
     program: str | None
@@ -180,16 +181,16 @@ class Mapped:
 
 @dataclass(frozen=True, slots=True)
 class Booked:
-    """A transactional step: what it writes and its result are one commit."""
+    """A transactional step: its write and its result are one commit."""
 
     errand: Errand
 
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Code that a deploy changes: another version does the new part, and so does a run if `patched` says so.
+    """Code that a deploy changes: another version takes the new part, and so does a run if `patched` says so.
 
-    The old part is a step, so that a run which has come here with the old code has something beyond in its journal.
+    The old part is a step, so that a run which has taken it with the old code has an entry beyond this point.
     """
 
     name: str

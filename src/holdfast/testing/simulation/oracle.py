@@ -1,6 +1,6 @@
 """What really happened: the events of a world, the journals as the store holds them, and what steps did outside.
 
-Nothing here is part of what is tested: it stands outside and remembers. The laws read it.
+Nothing here is part of the code under test. The oracle stands outside and remembers, and the laws read it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TAIL = 60
 
 
 class LawBroken(Exception):
-    """A promise was not kept. `law` is its number, as in "P3"."""
+    """A promise was not kept. `law` is its name, as in "P3"."""
 
     def __init__(self, law: str, said: str) -> None:
         super().__init__(f"{law}: {said}")
@@ -67,17 +67,17 @@ class Journal:
 
     @property
     def is_broken(self) -> bool:
-        """Whether some of it was taken in anew: after a cut, or since a body was blocked."""
+        """Whether some inputs were taken in anew: after a cut, or after the body was blocked."""
         return any(isinstance(entry, (RunRetrying, Blocked, Reopened)) for entry in self.entries)
 
     def tries(self, seq: int) -> int:
-        """How often the run had been tried as a whole, up to a row: once, or more by retries."""
+        """How often the run had been tried as a whole before a row: once, and once more for each retry."""
         entries = [entry for row in self.rows[:seq] for entry in decode_entries(row.data)]
         return 1 + sum(isinstance(entry, RunRetrying) for entry in entries)
 
     @property
     def has_started(self) -> bool:
-        """Whether the history that counts has a beginning: a retry may have cut it off again."""
+        """Whether the history that counts has a beginning: a retry may have cut it off."""
         return any(isinstance(entry, Started) for entry in self.history.entries)
 
     def asked(self, key: str) -> bool:
@@ -85,7 +85,7 @@ class Journal:
         return any(isinstance(entry, StepAsked) and entry.key == key for entry in self.history.entries)
 
     def was_asked(self, key: str) -> bool:
-        """Whether it was ever asked for."""
+        """Whether the step was ever asked for."""
         return any(isinstance(entry, StepAsked) and entry.key == key for entry in self.entries)
 
     def result(self, key: str) -> Entry | None:
@@ -104,7 +104,7 @@ class Journal:
         return found
 
     def seen_at(self, entry: Entry) -> int:
-        """When it was first there, in the world's own time."""
+        """When the entry was first seen, in the world's own time."""
         rows = zip(self.rows, self._seen_at, strict=True)
         return next(at for row, at in rows if entry in decode_entries(row.data))
 
@@ -114,10 +114,10 @@ class Trace:
 
     def __init__(self, oracle: Oracle, run_id: str, number: int, body: Any, *, is_ours: bool) -> None:
         self.is_ours = is_ours
-        """The body is no worker's, but one of our own replays."""
+        """Whether the body is one of our own replays, and no worker's."""
         self.run_id = run_id
         self.number = number
-        """Which try of the run it belongs to, from 1."""
+        """The number of the try of the run, from 1."""
         self.items: list[tuple[object, ...]] = []
         self._oracle = oracle
         self._body = body
@@ -154,38 +154,38 @@ class Oracle:
         """Every run that was created, in order."""
         self.journals: dict[str, Journal] = {}
         self.ended: dict[str, RunRecord] = {}
-        """Runs as they were when their end was first seen."""
+        """The records of ended runs when their end was first seen."""
         self.cancelled: set[str] = set()
-        """Live runs that a client asked to end."""
+        """Live runs that a client has cancelled."""
         self.called_off: set[str] = set()
-        """Children whose parents asked them to end, while these went on."""
+        """Children whose parents have cancelled them while going on themselves."""
         self.seen: dict[tuple[str, int], list[tuple[object, ...]]] = {}
-        """What the body of a run saw in one try of it, as far as that is durable."""
+        """What the body of a run saw in each of its tries, as far as that is durable."""
         self.results: dict[str, set[tuple[int, int]]] = {}
-        """What steps returned outside, by idempotency key: (attempt, value)."""
+        """What steps have returned, by idempotency key: (attempt, value)."""
         self.items: dict[tuple[str, int, str, str], int] = {}
-        """Items of maps, by run, try, code and idempotency key."""
+        """The items of maps, by run, try, code and idempotency key."""
         self.begun: set[tuple[str, str, int, int]] = set()
-        """Steps begun: run, key, attempt, epoch."""
+        """The steps that have begun: run, key, attempt, epoch."""
         self.kills: dict[str, int] = {}
-        """How often a run's own step took the process down since its last turn."""
+        """How often each run's own step has killed the process since its last turn."""
         self.gone: set[str] = set()
-        """Runs that were deleted, or swept."""
+        """Runs that were deleted or swept."""
         self.began_at: dict[str, int] = {}
-        """When runs were started by clients and workers, by the store's clock."""
+        """When clients and events have started each run, by the store's clock."""
         self.code: dict[str, list[Code]] = {}
-        """What made the turns of runs."""
+        """The code that has made each turn of a run."""
         self.astray: set[str] = set()
-        """Retries and forks that go on with another version than the run they stem from."""
+        """Retries and forks that go on with another version than the original run's."""
         self.paused: set[str] = set()
         self.resumed_at: dict[str, Instant] = {}
-        """When runs were last resumed: their timers have waited for that."""
+        """When each run was last resumed: its timers had to wait for that."""
         self.emitted: dict[tuple[str, int, bytes], list[bytes]] = {}
         """What an execution of a step has sent to its stream, by idempotency key, attempt and result."""
         self.bookings: dict[tuple[str, str, bytes], int] = {}
-        """Executions of transactional steps, by run, key and what they returned."""
+        """The executions of transactional steps, by run, key and result."""
         self.undone: dict[tuple[str, str], int] = {}
-        """Which errand a compensation did, by run and key."""
+        """The number of the errand that each compensation did, by run and key."""
         self.executions = 0
         self.stumbles: Callable[[str], bool] = lambda _: False
         """Whether a live body is to do I/O now, which blocks its run."""
@@ -196,7 +196,7 @@ class Oracle:
         self._digest = blake2b(digest_size=12)
 
     def note(self, said: str) -> None:
-        """One event. The log is what two executions of a seed must agree on, so nothing random may be in it."""
+        """Log one event. Two executions of a seed must have the same log, so nothing in it may be random."""
         if self.is_muted:
             return
         self.count += 1
@@ -211,21 +211,21 @@ class Oracle:
         return self._digest.hexdigest()
 
     def report(self, law: str, said: str) -> None:
-        """A law was broken: the first one ends the world."""
+        """A law was broken. The first report ends the world."""
         if self.broken is None and not self.is_muted:
             self.note(f"BROKEN {law}: {said}")
             self.broken = LawBroken(law, said)
             self._halt(self.broken)
 
     def failed(self, error: Exception) -> None:
-        """No promise was broken, but whoever mends the simulation needs the seed, too."""
+        """The simulation itself has failed. No promise was broken, but the seed is needed to find out why."""
         where = "".join(traceback.format_exception(error))
         self.report("simulation", f"it failed itself, and has judged nothing: {where}")
 
     @contextmanager
     def judging(self, *expected: type[Exception]) -> Iterator[None]:
-        """What is raised here, but for what is expected, is a fault of the simulation and ends the world: whoever is
-        judged would take it for one of a step or a body, and go on."""
+        """An exception raised in this block ends the world as a fault of the simulation, unless it is expected: a step
+        or a body under test would take it for a failure of its own, and go on."""
         try:
             yield
         except expected:
@@ -235,11 +235,11 @@ class Oracle:
             raise
 
     def label(self, run_id: str) -> str:
-        """A run as the log names it: ids made by a client are random."""
+        """The name of a run in the log: ids made by a client are random."""
         return self._labels.setdefault(run_id, f"run{len(self._labels) + 1}")
 
     def is_called_off(self, record: RunRecord) -> bool:
-        """Whether somebody asked a run to end: a client, its parent, or its parent's end."""
+        """Whether a client, the parent, or the parent's end has asked a run to end."""
         if record.id in self.cancelled or record.id in self.called_off or record.chain_id in self.called_off:
             return True
         return record.parent_id in self.ended and self.runs[record.id].on_parent_end == "cancel"
@@ -269,21 +269,22 @@ class Oracle:
         self.results.setdefault(idempotency_key, set()).add((attempt, value))
 
     def charged(self, run_id: str, number: int, code: Code, idempotency_key: str, value: int) -> None:
-        """An item of a map executes: each goes by a key of its own, however often it does. What a later try of the run,
-        or changed code whose asks nothing had recorded yet, asks for in its place goes by the same."""
+        """An item of a map executes. Each item has an idempotency key of its own, the same for every execution. A later
+        try of the run, or changed code of which no ask was recorded, may use that key for another item."""
         known = self.items.setdefault((run_id, number, code, idempotency_key), value)
         if known != value:
             self.report("keys", f"two items, {known} and {value}, go by {idempotency_key!r}")
 
     def origin(self, run_id: str) -> str:
-        """The run with which its life began: of a retry that of the run it retries, of any other itself."""
+        """The run with which the run's life began: for a retry that of the run it retries, for any other the run
+        itself."""
         run = self.runs.get(run_id)
         if run is None or run.forked_from is None or run.chain_id is None:
             return run_id
         return self.origin(run.forked_from)
 
     def errand_of(self, run_id: str, key: str) -> int | None:
-        """Which errand a compensation of a run did; what a fork was begun with the run did that it stems from."""
+        """The errand that a compensation of a run did. What a fork was begun with the original run did."""
         found = self.undone.get((run_id, key))
         run = self.runs.get(run_id)
         if found is not None or run is None or run.forked_from is None:
@@ -291,6 +292,6 @@ class Oracle:
         return self.errand_of(run.forked_from, key)
 
     def new_execution(self) -> int:
-        """A number for one execution of a step: two executions return different values."""
+        """A new number for an execution of a step, so that two executions return different values."""
         self.executions += 1
         return self.executions

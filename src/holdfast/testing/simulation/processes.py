@@ -39,7 +39,7 @@ class Laws(Protocol):
 
 
 class Hand:
-    """One session's way into the world: what its steps do outside."""
+    """One session's access to the world: its steps do their errands here."""
 
     def __init__(
         self, process: Process, session: Session, errands: dict[int, Errand], laws: Laws, codec: Codec
@@ -48,24 +48,24 @@ class Hand:
         self._codec = codec
         self.session = session
         self.traces: dict[str, Trace] = {}
-        """What the bodies in its memory have seen."""
+        """What the bodies in this session's memory have seen, by run."""
         self._errands = errands
         self._laws = laws
         self._chunks: dict[tuple[str, str], tuple[StepInfo, int]] = {}
-        """Executions of chunks: the attempt, and its number."""
+        """By run and key of a chunk: the attempt under way, and the number of that execution."""
         self._tries: dict[tuple[int, int], int] = {}
-        """How often an item was tried in one execution of its chunk."""
+        """By execution and item: how often the item was tried."""
 
     @property
     def worker_id(self) -> str:
         return self.session.worker_id
 
     def judging(self) -> AbstractContextManager[None]:
-        """Around what an errand does: it may fail as errands do, or hear of its lease."""
+        """Wraps what an errand does: it may only fail as errands do, or because of the lease."""
         return self.process.oracle.judging(Flaky, ValueError, HoldfastError)
 
     async def work(self, step: StepInfo, number: int, value: int) -> int:
-        """Do an errand, and let the world know."""
+        """Do an errand, and tell the world."""
         process, oracle, errand = self.process, self.process.oracle, self._errands[number]
         name = f"{self.worker_id} {oracle.label(step.run_id)}/{step.key} attempt {step.attempt}"
         oracle.note(f"{name} begins")
@@ -103,7 +103,7 @@ class Hand:
         return result
 
     async def item(self, step: StepInfo, number: int, value: int) -> int:
-        """One item of a fan-out. What it returns tells the item, and which execution of its chunk it was."""
+        """One item of a map. Its result says which item it was, and in which execution of its chunk."""
         oracle, errand = self.process.oracle, self._errands[number]
         place = step.run_id, step.key
         known = self._chunks.get(place)
@@ -121,14 +121,14 @@ class Hand:
         return value * 100_000 + known[1]
 
     async def state(self, step: StepInfo, number: int, context: Context) -> int:
-        """One state of a machine: it finds what the last one has committed, and nothing else."""
+        """One state of a machine: it finds what the last state has committed, and nothing else."""
         oracle, errand = self.process.oracle, self._errands[number]
         name = f"{self.worker_id} {oracle.label(step.run_id)}/{step.key} attempt {step.attempt}"
         oracle.note(f"{name} begins")
         self._laws.begins(self, step)
         self._laws.enters(step, context)
         count = int(context.get("count", 0)) + 1
-        # Of an attempt that fails, or that nobody hears of, nothing may be seen by the next.
+        # If this attempt fails, or its result is lost, the next one must see nothing of this.
         context["try"] = oracle.new_execution()
         context["count"] = count
         await asyncio.sleep(errand.duration(step.attempt))
@@ -137,7 +137,7 @@ class Hand:
         return count
 
     def book(self, step: StepInfo, number: int, value: int, connection: Any) -> int:
-        """A transactional step: it writes which execution of it this is."""
+        """A transactional step: it writes the number of its execution."""
         oracle, errand = self.process.oracle, self._errands[number]
         oracle.note(f"{self.worker_id} {oracle.label(step.run_id)}/{step.key} attempt {step.attempt} books")
         self._laws.begins(self, step)
@@ -174,7 +174,7 @@ class Process:
         self.name = name
         self.is_mortal = True
         self.is_passing = False
-        """It goes by itself: a drive."""
+        """It goes by itself, as a drive does."""
         self.is_cut_off = False
         """It can't reach the store."""
         self.loop = loop
@@ -186,9 +186,9 @@ class Process:
         self.hands: list[Hand] = []
         self.gone: asyncio.Future[None] = loop.create_future()
         self.refused: dict[str, int] = {}
-        """Runs of which it heard that a turn was refused, and that turn's epoch."""
+        """By run: the epoch of a turn of which it learned that it was refused."""
         self._stops_well = self.left_well = False
-        """It stopped in good order, with nothing in its way."""
+        """Whether it stopped in good order, without any fault in its way."""
         self.went_on_at = -1
         """When its last stall ended."""
         self._laws = laws
@@ -214,7 +214,7 @@ class Process:
             blocked_after=1_000_000,
             keep_parked=dice.choice((0, 1, 1000)),
             middleware=(),
-            # By dice of its own: worlds that are known are to stay what they are.
+            # From dice of its own, so that known seeds stay the same worlds.
             ahead=Random(f"{offset} ahead").choice((0, 200_000, 2_000_000)),
             replay_each_turn=dice.random() < 0.25,
         )
@@ -233,12 +233,12 @@ class Process:
 
     @property
     def is_serving(self) -> bool:
-        """It has registered, and its lease holds."""
+        """Whether it has registered, and its lease holds."""
         return bool(self.hands) and hasattr(self.hands[-1].session, "runs") and self.hands[-1].session.lease.holds()
 
     @property
     def workflows(self) -> Mapping[tuple[str, str], Workflow[Any, Any]]:
-        """What it knows, by name and version."""
+        """The workflows that it knows, by name and version."""
         return self._plan.workflows
 
     @property
@@ -272,14 +272,15 @@ class Process:
         self.is_cut_off = False
 
     def spare(self) -> None:
-        """It dies by no plan any more."""
+        """Cancel its planned death."""
         self._main.dies_at = None
 
     def owns(self, domain: Domain) -> bool:
         return domain is self._main
 
     def stall(self, *, with_pulse: bool) -> None:
-        """Nothing of it runs until `go_on`: stopped by the system, or blocked by a body if the pulse goes on."""
+        """Nothing of it runs until `go_on`: it is stopped by the system, or only its loop is blocked, if its pulse goes
+        on."""
         self.oracle.note(f"{self.name} stalls{'' if with_pulse else ', but for its pulse'}")
         self._main.is_stalled = True
         self._pulse.is_stalled = with_pulse
@@ -292,7 +293,7 @@ class Process:
                 self.loop.go_on(domain)
 
     def put_away(self) -> None:
-        """At the world's end: bodies are ended in order, so that none is left to the collector."""
+        """At the world's end, end its bodies in order, so that none is left to the collector."""
         for hand in self.hands:
             if hasattr(hand.session, "runs"):
                 hand.session.leave()
@@ -322,22 +323,22 @@ class Process:
         await session.stop()
 
     async def _registered(self, kind: type[Session]) -> Session:
-        """A session that the store knows."""
+        """A session that is registered."""
         resources: dict[object, Any] = {}
         session = kind(self._plan, resources, self._stopping.set)
         session.worker_id = f"{self.name}.{len(self.hands) + 1}"
         hand = resources[hands] = Hand(self, session, self._errands, self._laws, self._plan.codec)
         self.hands.append(hand)
         await session.register()
-        # A `def` step is called where it is asked for: there are no threads here.
+        # A `def` step is called directly: there are no threads here.
         session.runs.attempts._threads.call = _at_once  # type: ignore[method-assign]
-        # Python's own, which are this seed's while its world lives: see World.run.
+        # Python's own random numbers, which belong to this seed while its world runs: see World.run.
         session.runs.attempts.dice = random.random
         self.oracle.note(f"{session.worker_id} has registered")
         return session
 
     def _live(self, session: Session) -> None:
-        """Let its pulse beat."""
+        """Begin its pulse."""
         self.loop.create_task(self._beat(session), context=self._contexts[self._pulse].copy())
 
     def _end(self) -> None:

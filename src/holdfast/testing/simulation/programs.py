@@ -1,4 +1,4 @@
-"""Random workflows: trees of durable calls that a body interprets, or machines. Which it is, the dice decide."""
+"""Random workflows: trees of durable calls that a body interprets, or machines. The dice decide which."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from .nodes import (
 )
 
 TRIGGER = "g"
-"""The event that begins runs. Only clients publish it: a run that does could begin itself for ever."""
+"""The event that begins runs. Only clients publish it: a run that did so could begin itself for ever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One workflow: its body's colour, its tree and its policies."""
+    """One workflow: whether its body is async, its tree and its policies."""
 
     name: str
     is_async: bool
@@ -47,18 +47,18 @@ class Program:
     again: int = 0
     """How often it continues as new."""
     on_event: str | None = None
-    """What begins a run of it, beside clients."""
+    """The event that begins a run of it, if any."""
     retention: float | None = None
-    """Seconds that its runs are kept."""
+    """How many seconds its runs are kept."""
     states: int = 0
-    """Of a machine: how many it goes through. Its root is what each of them does."""
+    """For a machine: how many states it goes through. Each does what its root says."""
     errands: dict[int, Errand] = field(default_factory=dict)
     seconds: float = 0.0
-    """More than it can take if nothing goes wrong."""
+    """An upper bound on how many seconds it takes if nothing goes wrong."""
 
 
 CHUNK = Program("holdfast.map", True, Series(()), seconds=60.0)
-"""What stands between a run and the children that its map has begun."""
+"""The program of chunk runs, which stand between a run and the children of its map."""
 
 
 class Author:
@@ -74,7 +74,7 @@ class Author:
         self._seconds = 0.0
 
     def program(self, name: str, *, is_killer: bool = False, children: tuple[str, ...] = ()) -> Program:
-        """One of its own; it may call those that were written before it."""
+        """Write a program. It may call the `children`, which were written before it."""
         dice = self._dice
         self._errands = {}
         self._seconds = 0.0
@@ -103,7 +103,7 @@ class Author:
         )
 
     def machine(self, name: str) -> Program:
-        """A machine: each of its states is the same errand, and long ones write checkpoints."""
+        """Write a machine: each of its states is the same errand, and long machines write checkpoints."""
         dice = self._dice
         self._errands = {}
         self._seconds = 0.0
@@ -117,7 +117,7 @@ class Author:
         return Program(name, True, root, states=states, errands=self._errands, seconds=seconds)
 
     def _tree(self, size: int, is_async: bool) -> Node:
-        """A tree of about so many calls."""
+        """A tree of about `size` calls."""
         dice = self._dice
         if size <= 1:
             return self._leaf()
@@ -139,7 +139,7 @@ class Author:
         how: Literal["gather", "group", "race"] = dice.choice(("gather", "group", "race"))
         count = min(size, dice.choice((2, 2, 3, 4)))
         if not is_async:
-            # A def body has no tasks of its own: what runs at once there is steps.
+            # A def body has no tasks of its own: only steps can run at once in it.
             return Together(how, tuple(Do(self._errand()) for _ in range(count)))
         parts = [self._tree(max(size // count, 1), is_async) for _ in range(count)]
         return Together(how, tuple(parts))
@@ -158,7 +158,7 @@ class Author:
         return Look(dice.choice(("now", "rng", "uuid4")))
 
     def _life(self) -> Node:
-        """Something that has to do with others, or with what a run leaves behind."""
+        """A leaf that has to do with others, or with what a run leaves behind."""
         dice = self._dice
         roll = dice.random()
         if roll < 0.24:

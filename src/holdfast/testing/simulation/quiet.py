@@ -1,4 +1,5 @@
-"""P6: when nothing goes wrong any more every run comes to its end, and whatever is due happens when it is due."""
+"""P6: when nothing goes wrong any more, every run comes to its end, and everything that is due happens when it is
+due."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .processes import Process
 from .programs import Program
 
 SLACK = 3_000_000
-"""Microseconds that something may come too late while nothing stands in its way."""
+"""How many microseconds late something may be while nothing stands in its way."""
 SETTLED = 5_000_000
 
 
@@ -36,14 +37,14 @@ class Calmed(Protocol):
 
 
 class Quiet:
-    """Waits for the ends of all runs, and watches over what is due meanwhile."""
+    """Waits for the ends of all runs, and meanwhile watches whether anything is late."""
 
     def __init__(self, world: Calmed) -> None:
         self._world = world
         self._oracle = world.oracle
         self._settled_at = world.faults.settled_at
         self.calm_since: Instant | None = None
-        """Since when there was room for every run, on workers that live."""
+        """Since when there has been room for every run, on workers that live."""
 
     async def wait_for_ends(self) -> None:
         world, oracle = self._world, self._oracle
@@ -60,7 +61,7 @@ class Quiet:
 
     @property
     def punctual_from(self) -> Instant | None:
-        """From when on nothing may be late."""
+        """From this time on nothing may be late."""
         return None if self.calm_since is None else self.calm_since + SETTLED
 
     def _watch(self, open_runs: list[RunRecord]) -> None:
@@ -79,10 +80,10 @@ class Quiet:
         alive = self._world.alive()
         owners = {None, *(hand.worker_id for process in alive for hand in process.hands[-1:])}
         return (
-            # An alarm set by a clock that was wrong rings at the wrong time, though it rings.
+            # An alarm that was set by a wrong clock rings, but at the wrong time.
             not self._world.laws.has_clock_jumped
             and self._world.loop.microseconds > self._settled_at
-            # Drives come when they come.
+            # Nobody can say when a drive comes.
             and self._world.has_workers
             and bool(alive)
             and all(record.owner in owners for record in open_runs)
@@ -111,7 +112,7 @@ class Quiet:
         self._check_events(record, now)
 
     def _check_events(self, record: RunRecord, now: Instant) -> None:
-        """Neither an event nor a wait for it is overlooked, whichever of the two was there first."""
+        """An event and a wait for it must find each other, whichever was there first."""
         laws = self._world.laws
         for wait in laws.waits(record.id):
             if wait.kind != "event" or wait.registered_at + SLACK > now:

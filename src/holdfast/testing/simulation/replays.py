@@ -1,4 +1,4 @@
-"""P4 and P5 after the fact: every journal, replayed by a fresh execution, comes to the same asks and the same end."""
+"""P4 and P5 after the fact: every journal, replayed by a fresh execution, gives the same asks and the same end."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from holdfast.engine import Advance, Execution, Runners, describe
 from holdfast.errors import RunCrashed
 from holdfast.model import (
     ASKS,
+    FORCED,
     Blocked,
     Cancel,
     Checkpoint,
@@ -45,8 +46,6 @@ from .oracle import Journal, Oracle, Trace
 from .steps import work
 
 SLACK = 3_000_000
-FORCED = "forced-cancel"
-"""Who claims a run that is cancelled by force, by its journal."""
 
 
 class Replays:
@@ -55,20 +54,20 @@ class Replays:
     def __init__(self, oracle: Oracle, codec: Codec, dice: Random) -> None:
         self.codes: dict[Code, dict[str, Workflow[Any, Any]]] = {}
         self.marks: frozenset[str] | None = None
-        """The changes whose new way the run being checked goes; None: that is for `patched` to say."""
+        """The changes whose new way the checked run goes; None: `patched` decides."""
         self.is_under_way = False
-        """Bodies that begin now are ours, and not a worker's."""
+        """Whether bodies that begin now are ours, and no worker's."""
         self.trace: Trace | None = None
         self.punctual_from: Instant | None = None
-        """From then on no timer may be late."""
+        """From this time on no timer may be late."""
         self.is_unwanted = False
-        """Somebody asked it to end, or it has a deadline."""
+        """The checked run was asked to end, or has a deadline."""
         self.is_forced = False
-        """The run being checked was ended by force."""
+        """The checked run was ended by force."""
         self.is_forked = False
-        """It is a retry of another one."""
+        """The checked run is a retry or a fork of another one."""
         self.fired_before: frozenset[int] = frozenset()
-        """Timers that have fired in the run that it is forked from, and fire anew: its step follows from that."""
+        """Timers that fired in the run it was forked from, and fire anew, since its step follows from them."""
         self._oracle = oracle
         self._codec = codec
         self._runners = Runners()
@@ -94,7 +93,7 @@ class Replays:
         return frozenset(entry.key for entry in done.entries if isinstance(entry, StepAsked))
 
     def check(self, record: RunRecord, journal: Journal) -> None:
-        """Every try of the run, from its start to its end or as far as it has come."""
+        """Check every try of the run, from its start to its end or as far as it has come."""
         tries = [n for n, entry in enumerate(journal.entries) if isinstance(entry, (RunRetrying, Ended))]
         if not tries or tries[-1] != len(journal.entries) - 1:
             tries.append(len(journal.entries))
@@ -119,7 +118,7 @@ class Replays:
             return
         execution = self._execution(record, started.seed, self.codes["patched"][record.workflow])
         self.is_under_way, self.marks = True, None
-        # The last input may be what the body ended with.
+        # The last input may be the one that ended the body.
         last = max(at for at, entry in enumerate(history.entries) if not isinstance(entry, ASKS))
         try:
             execution.replay(history.entries[:last], tuple(life for life in history.lives if life[0] <= last))
@@ -137,10 +136,11 @@ class Replays:
                     self._oracle.report("versions", f"{name} began with new code, and goes the old way of {change!r}")
 
     def _check_try(self, record: RunRecord, history: History, closing: Entry | None, number: int) -> None:
-        """Live from where this try began, and rebuilt from some prefix and then live: the same either way."""
+        """Check that the body does the same, live from where this try began, and rebuilt from some prefix and then
+        live."""
         first = history.lives[-1][0] if history.lives else 0
         if any(isinstance(entry, Checkpoint) for entry in history.entries[1:2]):
-            # A machine is never begun anew from there, but restored, with what it had asked for.
+            # A machine is never begun anew from its checkpoint, but restored, with what it had asked for.
             after = (at for at, entry in enumerate(history.entries) if at > first and not isinstance(entry, ASKS))
             first = next(after, len(history.entries))
         cuts = [at for at, entry in enumerate(history.entries) if at >= first and not isinstance(entry, ASKS)]
@@ -153,7 +153,7 @@ class Replays:
         name = self._oracle.label(record.id)
         started = next((entry for entry in entries if isinstance(entry, Started)), None)
         if started is None:
-            # Begun with something to undo, and nothing of it has come to pass yet.
+            # The run was begun with something to undo, and nothing of it has happened yet.
             return
         execution = self._execution(record, started.seed)
         self.is_under_way, self.trace = True, None
@@ -175,7 +175,7 @@ class Replays:
         seen: list[tuple[object, ...]] = self.trace.items if self.trace is not None else []
         if cut == 0 and isinstance(closing, Ended) and not self._is_from_outside(closing):
             self._check_undone(record, entries, closing, seen)
-        # A worker that dropped the run before it heard that its last turn was accepted may have seen less.
+        # A worker that dropped the run before it learned that its last turn was accepted may have seen less.
         if seen[: len(known)] != known:
             at = next((n for n, (a, b) in enumerate(zip(seen, known, strict=False)) if a != b), len(seen))
             self._oracle.report(
@@ -191,7 +191,7 @@ class Replays:
     def _check_undone(
         self, record: RunRecord, entries: Sequence[Entry], closing: Ended, seen: Sequence[tuple[object, ...]]
     ) -> None:
-        """What a run that failed or was cancelled has registered was undone, last first, and nothing else was."""
+        """A run that failed or was cancelled has undone what it registered, last first, and any other run nothing."""
         name = self._oracle.label(record.id)
         registered = [item[1] for item in reversed(seen) if item[0] == "registers"]
         for entry in entries:
@@ -217,7 +217,7 @@ class Replays:
         closing: Entry | None,
         since: Instant,
     ) -> None:
-        """Deliver the inputs one by one, and compare what comes of them with what the journal holds."""
+        """Deliver the inputs one by one, and compare the outcome with what the journal holds."""
         done = Advance([], [], [])
         found: list[Entry] = []
         for entry, *unseen in _with_cancels(inputs):
@@ -238,7 +238,7 @@ class Replays:
         if end is not None:
             found.remove(end)
         if self.is_forked:
-            # It began with another run's history, whose children have that run's name.
+            # It began with another run's history, whose children are named after that run.
             found, expected = _nameless(found), _nameless(expected)
         if found != expected:
             at = next((n for n, (a, b) in enumerate(zip(found, expected, strict=False)) if a != b), 0)
@@ -253,14 +253,15 @@ class Replays:
             self._oracle.report("P5", f"replayed, {name} comes to {end}; its journal says {closing}")
 
     def _is_called_off(self, end: Entry | None, closing: Entry | None) -> bool:
-        """A run that would be tried again but for a cancel, or a deadline, that came with its failure, unseen."""
+        """Whether the run was not tried again only because of a cancel, or a deadline, that came with its failure,
+        unseen."""
         if not isinstance(end, RunRetrying) or not isinstance(closing, Ended) or not self.is_unwanted:
             return False
         return _error(end.error, self._codec) == _error(closing.error, self._codec)
 
     def _is_from_outside(self, closing: Entry | None) -> bool:
-        """An end that its body had no part in: by force, after too many crashes, undone by a client's retry, or another
-        run's, which this one shares."""
+        """Whether the body had no part in the end: it came by force, after too many crashes, undone by a client's
+        retry, or from another run whose history this one shares."""
         if isinstance(closing, RunRetrying):
             return closing.attempt == 0 or isinstance(closing, Relived)
         if not isinstance(closing, Ended):
@@ -287,12 +288,12 @@ class Replays:
         )
         if workflow is None:
             workflow = self.codes[self._code_of(record)][record.workflow]
-        # Every process of a world has a loop of its own, and this may be asked for on any of them.
+        # Every process of a world has a loop of its own, and this may be called on any of them.
         self._runners.host = events._get_running_loop()
         return Execution(workflow, info, record.input, seed, self._codec, self._runners)
 
     def _code_of(self, record: RunRecord) -> Code:
-        """What last took a turn of the run."""
+        """The code that last took a turn of the run."""
         if record.version != "1":
             return "second"
         made_by = self._oracle.code.get(record.id, ["first"])[-1]
@@ -300,12 +301,13 @@ class Replays:
 
 
 def _nameless(entries: Sequence[Entry]) -> list[Entry]:
-    """Entries without the ids of children."""
+    """The entries without the ids of children."""
     return [msgspec.structs.replace(entry, run_id="") if isinstance(entry, ChildAsked) else entry for entry in entries]
 
 
 def _with_cancels(inputs: Sequence[Any]) -> Iterator[list[Any]]:
-    """One by one, but a cancel with what it stands behind: a body that fails by that is undone, and not tried again."""
+    """The inputs one by one, but a cancel together with the input before it: if that makes the body fail, the run is
+    undone and not tried again."""
     together: list[Any] = []
     for entry in inputs:
         if together and not isinstance(entry, Cancel):
@@ -317,7 +319,7 @@ def _with_cancels(inputs: Sequence[Any]) -> Iterator[list[Any]]:
 
 
 def _taken_over(entries: Sequence[Entry]) -> frozenset[int]:
-    """The timers among what a fork begins with."""
+    """The timers among the entries with which a fork begins."""
     at = next((n for n, entry in enumerate(entries) if isinstance(entry, Blocked)), len(entries))
     coming = entries[at + 1 : at + 2]
     return frozenset(entry.timer for entry in coming if isinstance(entry, TimerFired))
@@ -332,7 +334,7 @@ def _told(entries: Sequence[Entry], at: int) -> str:
 
 
 def _gist(end: Entry | None, codec: Codec) -> tuple[object, ...]:
-    """An end without the text of its traceback, which shows how the body was run."""
+    """An end without the text of its traceback, which depends on how the body was run."""
     if isinstance(end, Ended):
         return end.at, end.status, end.output, _error(end.error, codec)
     if isinstance(end, RunRetrying):

@@ -1,4 +1,4 @@
-"""Run a seed and report: a seed that breaks a law comes with its last events and the command to run it again."""
+"""Run a seed and report. A seed that breaks a law is reported with its last events and the command to run it again."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of one seed. `law` is None if every promise was kept."""
+    """The outcome of one seed. `law` is None if every promise was kept."""
 
     seed: int
     events: int
     digest: str
-    """Of the whole log: the same seed gives the same one."""
+    """The digest of the whole log: the same seed gives the same digest."""
     runs: int
     seconds: float
-    """Virtual ones."""
+    """In virtual time."""
     law: str | None = None
     said: str = ""
     tail: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Report:
 
 
 def run_seed(seed: int, listener: Callable[[str], None] | None = None) -> Report:
-    """One world, from its beginning to its end. `listener` gets every event as a line."""
+    """Run one world from its beginning to its end. `listener` gets every event as a line."""
     world = World(seed, listener)
     broken: LawBroken | None = None
     with _silence():
@@ -66,7 +66,7 @@ def run_seed(seed: int, listener: Callable[[str], None] | None = None) -> Report
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """A worker in trouble logs; here trouble is the point."""
+    """Silence the log: workers in trouble log, and here trouble is intended."""
     logger = logging.getLogger("holdfast")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

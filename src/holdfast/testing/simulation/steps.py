@@ -1,4 +1,4 @@
-"""The steps of every program: each does its errand by the hand of the session that executes it, and so do machines."""
+"""The steps of every program. Each does its errand through the hand of the session that executes it; machines, too."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .programs import Program
 
 
 class Flaky(Exception):
-    """What a step fails with; its class is found again on replay."""
+    """The error of a failing step. Its class is found again on replay."""
 
 
 class Hand(Protocol):
-    """The world as a step reaches it: through a resource, as any step reaches what arguments can't carry."""
+    """A step's access to the world: a resource, like everything that arguments can't carry."""
 
     async def work(self, step: StepInfo, errand: int, value: int) -> int: ...
 
@@ -34,13 +34,13 @@ class Hand(Protocol):
 
 @resource
 def hands() -> Iterator[Hand]:
-    """Stands for the hand that each session is given; it is never opened here."""
+    """Stands for the hand that each session is given. It is never opened."""
     raise NotImplementedError
     yield
 
 
 async def work(errand: int, value: int) -> int:
-    """The one step: its errand is done by the session's hand."""
+    """The one step: the session's hand does its errand."""
     hand = hands()
     with hand.judging():
         return await hand.work(holdfast.current_step(), errand, value)
@@ -54,7 +54,7 @@ def book(connection: Any, errand: int, value: int) -> int:
 
 
 def item_step(errand: Errand) -> Any:
-    """The step of one item: it takes the item alone."""
+    """The step for one item of a map: its only argument is the item."""
 
     async def item(value: int) -> int:
         hand = hands()
@@ -65,7 +65,7 @@ def item_step(errand: Errand) -> Any:
 
 
 def failure(errand: Errand, attempt: int) -> Exception:
-    """What an attempt of this errand raises."""
+    """The error that an attempt of this errand raises."""
     said = f"errand {errand.number}, attempt {attempt}"
     if errand.error == "value":
         return ValueError(said)
@@ -91,7 +91,7 @@ def step_of(errand: Errand) -> Any:
 
 
 def machine_of(program: Program) -> Machine:
-    """The program as a machine: its states take turns until there have been enough."""
+    """The program as a machine: its states take turns until there were enough."""
     assert isinstance(program.root, Do)
     errand = program.root.errand
 
@@ -109,6 +109,6 @@ def machine_of(program: Program) -> Machine:
 
 
 def states_before(key: str) -> int:
-    """How many states of a machine come before the one of this key: "start", "odd", "even", "odd:1", and so on."""
+    """How many states of a machine come before the one with this key: "start", "odd", "even", "odd:1", and so on."""
     name, _, number = key.partition(":")
     return 0 if name == "start" else 2 * int(number or 0) + (1 if name == "odd" else 2)

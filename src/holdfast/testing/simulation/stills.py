@@ -1,4 +1,4 @@
-"""The same as in lives.py in a `def` body: every call blocks the run, holds no thread, and returns its value."""
+"""The nodes of lives.py in a `def` body: every call blocks the run, holds no thread, and returns its value."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .nodes import Booked, Hear, Hooked, Mapped, Node, Offspring, Patch, Post, S
 
 
 class Living(lives.Still, Protocol):
-    """The body that lives through it."""
+    """A `def` body."""
 
     def run(self, node: Node) -> None: ...
 
 
 def live(body: Living, node: Node) -> None:
-    """One node of these kinds."""
+    """Interpret one node of these kinds."""
     if isinstance(node, Hear):
         _hear(body, node)
     elif isinstance(node, Hooked):

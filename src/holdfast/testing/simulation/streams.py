@@ -1,9 +1,9 @@
-"""Values and streams: what was sent is there once, in its order, with offsets that leave no gap.
+"""Values and streams: what was sent is there once, in order, with offsets that leave no gap.
 
 - A stream of a chain holds what the accepted turns and the steps of its runs have sent, in the order in which the store
   took it; what was read once never changes.
-- The first item of another execution of a step, also in a retry of its run, says `reset`. Whoever follows that has, of
-  every step whose result is recorded, the items of one execution, all of them and in order.
+- The first item of another execution of a step, also in a retry of its run, says `reset`. A follower that heeds it has,
+  of every step whose result is recorded, the items of one execution, all of them and in order.
 - A value is the last one that was set.
 """
 
@@ -21,7 +21,7 @@ from .mail import Mail
 from .oracle import Journal, Oracle
 
 STREAM = "e"
-"""What steps send to, beside bodies."""
+"""The stream to which steps send, and bodies as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,13 @@ class Streams:
             self._check_items(run_id, stream)
 
     def valued(self, run_id: str, name: str, value: bytes, epoch: int) -> None:
-        """A step has set a value. One of a run that somebody has claimed since sets nothing."""
+        """A step has set a value. If its run was claimed anew since, nothing is set."""
         if run_id not in self._oracle.gone and self._epoch(run_id) <= epoch:
             self._values[self._mail.chain(run_id), name] = value
             self._check_value(run_id, name)
 
     def sent(self, items: StepItems) -> None:
-        """A step has sent items. An execution is heard while it is the last, and each of its items once."""
+        """A step has sent items. They count while no later execution was heard, and each of them once."""
         run_id = items.run_id
         if run_id in self._oracle.gone or self._epoch(run_id) > items.epoch:
             return
@@ -90,7 +90,7 @@ class Streams:
             self._check_items(run_id, items.stream)
 
     def _was_retried(self, run_id: str, step: str, known: list[Item]) -> bool:
-        """Whether a run that this one retries has sent anything by the step."""
+        """Whether the step has sent anything in a run that this one retries."""
         run = self._oracle.runs[run_id]
         while run.forked_from is not None and not is_fork(run) and run.forked_from not in self._oracle.gone:
             run = self._oracle.runs[run.forked_from]
@@ -131,9 +131,9 @@ class Streams:
                 return
 
     def check_run(self, run_id: str, journal: Journal, chain: str, origin: str) -> None:
-        """After the end: a follower has, of each step with a result, what one execution sent."""
+        """After the end: a follower has, of each step with a result, what one execution has sent."""
         run = self._oracle.runs[run_id]
-        # Of what it has from another run, that run's steps have sent the items.
+        # Results that it has from another run: that run's steps have sent the items.
         known = inherited(run)
         entries = [entry for row in journal.rows[len(run.rows) :] for entry in decode_entries(row.data)]
         last: dict[str, StepCompleted] = {}
@@ -141,7 +141,7 @@ class Streams:
             if isinstance(entry, StepCompleted):
                 last[entry.key] = entry
             elif isinstance(entry, StepAsked):
-                # By the next try of the run: what its execution sent is in the place of what the last one has.
+                # The next try asks again, and the items of its execution replace those of the last one.
                 last.pop(entry.key, None)
         for entry in last.values():
             if (entry.key, entry.result) not in known:

@@ -21,7 +21,7 @@ from .programs import Program
 
 
 class Troubled(Protocol):
-    """The world as trouble sees it."""
+    """What troubles need of the world."""
 
     dice: Random
     loop: VirtualLoop
@@ -59,7 +59,7 @@ class Troubled(Protocol):
 
 
 class Troubles:
-    """Each is a task of the world's own."""
+    """The troubles of a world. Each is a task of the world's own."""
 
     def __init__(self, world: Troubled) -> None:
         self._world = world
@@ -72,7 +72,7 @@ class Troubles:
         return [*found, self._good_deploy()] if self._world.deploys else found
 
     async def end(self) -> None:
-        """From here on nothing goes wrong any more."""
+        """Let nothing go wrong from here on."""
         world = self._world
         world.is_quiet = True
         world.faults.is_on = False
@@ -86,7 +86,7 @@ class Troubles:
             await self._deploy(is_changed=False)
         for process in world.alive():
             if process.code != world.code:
-                # Whoever follows it knows both versions.
+                # The process that replaces it knows both versions.
                 process.stop()
 
     async def _pause(self) -> None:
@@ -129,7 +129,7 @@ class Troubles:
             world.note("the store is back")
 
     async def _cuts(self) -> None:
-        """A process that can't reach the store while others can: its lease lapses, and it goes on working."""
+        """Cut a process off from the store while others reach it: its lease lapses, and it goes on working."""
         dice, world = self._dice, self._world
         for _ in range(dice.choice((0, 1, 2, 3))):
             await self._pause()
@@ -141,12 +141,13 @@ class Troubles:
                 world.loop.call_later(world.lease * dice.uniform(0.5, 4.0), process.reconnect)
 
     async def _bad_deploy(self) -> None:
-        """P10: half-way the code changes under the runs that have begun."""
+        """P10: half-way, the code changes under the runs that have begun."""
         await asyncio.sleep(self._world.chaos * self._dice.uniform(0.15, 0.4))
         await self._deploy(is_changed=True)
 
     async def _good_deploy(self) -> None:
-        """Half-way the code changes as it should: under live runs, all at once, or as another version, one by one."""
+        """Half-way, the code changes as it should: under live runs, all at once, or as another version, one process at
+        a time."""
         dice, world = self._dice, self._world
         await asyncio.sleep(world.chaos * dice.uniform(0.15, 0.5))
         if world.deploys == "patched":
@@ -171,7 +172,7 @@ class Troubles:
         await self._replace(change)
 
     async def _replace(self, change: Callable[[], None]) -> None:
-        """End all processes, change what they are, and let others begin."""
+        """End all processes, change what others will be, and let those begin."""
         dice, world = self._dice, self._world
         world.may_start.clear()
         for process in world.alive():
@@ -180,7 +181,7 @@ class Troubles:
                 process.die("in a deploy")
             else:
                 process.stop()
-        # Grace is over by then, and most have handed back.
+        # By then the grace period is over, and most runs were handed back.
         await asyncio.sleep(self._dice.choice((0.5, 4.0)))
         for process in world.alive():
             process.die("since it would not stop")
@@ -188,7 +189,7 @@ class Troubles:
         world.may_start.set()
 
     def _freeze(self) -> None:
-        """The new code does not match the runs whose journals hold a step."""
+        """Note the runs that the new code does not match: those whose journals hold a step that it changes."""
         world = self._world
         frozen = frozenset(
             run_id
@@ -205,5 +206,5 @@ class Troubles:
 
 
 def _changes(entry: Entry) -> bool:
-    """Whether the changed code asks for something else in its place."""
+    """Whether the changed code asks for something else in the place of this entry."""
     return isinstance(entry, StepAsked) and entry.key.partition(":")[0] in NAMES

@@ -57,16 +57,17 @@ class World:
         self.codec = Codec()
         self.lease = dice.choice((1.5, 3.0, 6.0))
         self.chaos = dice.choice((8.0, 15.0, 30.0))
-        """Seconds of faults."""
+        """For how many seconds there are faults."""
         self.has_change = dice.random() < 0.2
         has_killer = dice.random() < 0.2
         self.deploys: Literal["", "patched", "second"] = ""
-        """What half-way replaces the code, if nothing bad does: one that asks `patched`, or another version."""
+        """The code that replaces the first half-way, if there is no bad deploy: it asks `patched`, or is another
+        version."""
         deploying = Random(f"{seed} deploying")
         if not self.has_change and deploying.random() < 0.45:
             self.deploys = deploying.choice(("patched", "second"))
         self.code: Code = "first"
-        """What processes that begin now are of."""
+        """The code of processes that begin now."""
         author = Author(dice, has_patches=bool(self.deploys))
         self.programs: list[Program] = []
         for number in range(dice.choice((1, 2, 2, 3))):
@@ -77,7 +78,7 @@ class World:
         if has_killer:
             self.programs.append(author.program("killer", is_killer=True))
         self._hooks: list[Any] = []
-        """As bodies have made them."""
+        """In the order in which bodies have made them."""
         self.errands: dict[int, Errand] = {}
         for program in self.programs:
             self.errands |= program.errands
@@ -108,7 +109,7 @@ class World:
         self.may_start.set()
         self.processes: list[Process] = []
         self.bodies: list[Execution] = []
-        """Every body that a worker began, kept here so that the collector has nothing to say."""
+        """Every body that a worker began, kept here so that the collector never ends one."""
         self.is_over = False
         self.is_quiet = False
 
@@ -134,7 +135,7 @@ class World:
 
     def seeded(self, run: NewRun) -> NewRun:
         if run.forked_from is not None:
-            # What a client makes of another run has a random id, from which much else would follow.
+            # A retry or a fork gets a random id from the client, from which much else would follow.
             self._remade += 1
             run = msgspec.structs.replace(run, id=f"again-{self._remade}")
             self.laws.forks.is_asked(run)
@@ -154,14 +155,14 @@ class World:
             fork.rows = rows
 
     def body_begins(self, version: str) -> Trace:
-        """A body has begun somewhere: in a worker, or in our own replays."""
+        """A body has begun: in a worker, or in our own replays."""
         info = current_run()
         began_with = self.oracle.runs[info.own_id].version
         if began_with != version:
             name = self.oracle.label(info.own_id)
             self.oracle.report("versions", f"{name} has version {began_with}, and is executed by code of {version}")
         hand = None if self.replays.is_under_way else self._hand_of(self.loop.current)
-        # What code sees that does not match the journal is nobody's business: it is stopped.
+        # What non-matching code sees does not count: it is stopped.
         is_astray = hand is not None and hand.process.is_changed and info.own_id in self.laws.frozen
         number = 1
         if hand is not None:
@@ -186,7 +187,7 @@ class World:
 
     @property
     def tokens(self) -> list[str]:
-        """Of all hooks."""
+        """The tokens of all hooks."""
         return list(dict.fromkeys(hook.token for hook in self._hooks))
 
     def label(self, run_id: str) -> str:
@@ -209,9 +210,9 @@ class World:
         return None
 
     def run(self) -> None:
-        """From the beginning to the end; raises LawBroken if a promise was not kept."""
+        """Run from the beginning to the end. Raises LawBroken if a promise was not kept."""
         state = random.getstate()
-        # The jitter of retries comes from Python's own dice, which belong to this seed for a while.
+        # The jitter of retries comes from Python's own random numbers, which belong to this seed meanwhile.
         random.seed(self.seed)
         try:
             self.loop.run(self._run())
@@ -230,7 +231,7 @@ class World:
             raise self.oracle.broken
 
     def _put_away(self) -> None:
-        """Nothing is left to the collector, whose moment nobody chooses."""
+        """End everything, so that nothing is left to the collector, whose moment nobody chooses."""
         self.oracle.is_muted = True
         for process in self.processes:
             process.die("with the world")
@@ -301,9 +302,9 @@ class World:
         self._start(process, 20 + dice.randrange(200) if is_doomed else None)
 
     def _surroundings(self, name: str, dice: Random) -> tuple[Any, ...]:
-        """What a process is put into."""
+        """The arguments that every process of the world is made with."""
         code = self.new if self.is_changed else self.codes[self.code]
-        # Another version stands beside the first one; what asks `patched` takes its place.
+        # Another version is served beside the first one; code that asks `patched` replaces it.
         both = (*self.old.values(), *code.values(), CHUNK_RUNS)
         known = {(one.name, one.version): one for one in both}
         return (
@@ -326,7 +327,7 @@ class World:
         process.start(dies_at=dies_at)
 
     def _buried(self, process: Process) -> None:
-        """A process has died. On one host its lock is gone with it, and others may see that at once."""
+        """A process has died. On one host its lock is released with it, and others may see that at once."""
         if self.dice.random() < 0.5:
             for hand in process.hands:
                 self.loop.call_later(
