@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import holdfast
 from holdfast import RunFilter, RunStatus, workflow
 from holdfast.testing import Environment
@@ -68,3 +70,85 @@ async def test_a_retry_of_a_retry_begins_such_a_child_again_too():
         [child] = [one async for one in env.client.runs(RunFilter(parent=third.id))]
         await child.signal("paid")
         assert await third.result() == "paid 100"
+
+
+@workflow
+async def paying_though_it_was_called_off() -> str:
+    """Ends cancelled only if a signal says so, and not by the cancel alone."""
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if await holdfast.wait_for_signal("word") == "stop":
+            raise
+    return "paid"
+
+
+@workflow
+async def awaiting_what_was_called_off() -> str:
+    return await paying_though_it_was_called_off.options(id="payment").start()
+
+
+async def _cancelled(env, run):
+    """The run has ended and called off its child, which has not ended yet."""
+    await env.until_waiting(run)
+    await run.cancel()
+    assert await run.wait() is RunStatus.CANCELLED
+
+
+async def _told(env, child_id, word):
+    child = await env.client.get_run(child_id)
+    await child.signal("word", word)
+    await child.wait()
+
+
+async def test_a_child_that_was_called_off_is_not_joined_since_the_one_before_it_has_completed():
+    async with Environment(workflows=[awaiting_what_was_called_off, paying_though_it_was_called_off]) as env:
+        run = await env.client.start(awaiting_what_was_called_off)
+        await _cancelled(env, run)
+        second = await env.client.retry(run.id)
+        await _cancelled(env, second)
+        await _told(env, "payment", "pay")
+        await _told(env, "payment~1", "stop")
+        third = await env.client.retry(second.id)
+        await env.until_waiting(third)
+        await (await env.client.get_run("payment~1~1")).cancel()
+        await _told(env, "payment~1~1", "pay")
+        assert await third.result() == "paid"
+
+
+async def test_a_child_that_completed_though_it_was_called_off_is_joined_whichever_try_has_begun_it():
+    async with Environment(workflows=[awaiting_what_was_called_off, paying_though_it_was_called_off]) as env:
+        run = await env.client.start(awaiting_what_was_called_off)
+        await _cancelled(env, run)
+        second = await env.client.retry(run.id)
+        await _cancelled(env, second)
+        await _told(env, "payment", "stop")
+        await _told(env, "payment~1", "pay")
+        third = await env.client.retry(second.id)
+        assert await third.result() == "paid"
+        assert await env.client.count(RunFilter(workflow=paying_though_it_was_called_off)) == 2
+
+
+@workflow
+async def paying_by_instalments(left: int) -> str:
+    if not left:
+        return "paid"
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        await holdfast.wait_for_signal("word")
+    paying_by_instalments.continue_as_new(left - 1)
+
+
+@workflow
+async def awaiting_instalments() -> str:
+    return await paying_by_instalments.options(id="payment").start(1)
+
+
+async def test_a_child_that_completed_in_a_later_run_of_its_chain_though_it_was_called_off_is_joined():
+    async with Environment(workflows=[awaiting_instalments, paying_by_instalments]) as env:
+        run = await env.client.start(awaiting_instalments)
+        await _cancelled(env, run)
+        await _told(env, "payment", "pay")
+        assert await (await env.client.retry(run.id)).result() == "paid"
+        assert await env.client.count(RunFilter(workflow=paying_by_instalments)) == 2

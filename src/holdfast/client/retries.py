@@ -39,6 +39,7 @@ from holdfast.model import (
     encode_entries,
     history_of,
     instant_of,
+    next_child_id,
 )
 from holdfast.store import Guest, Store
 
@@ -134,13 +135,31 @@ async def joined_by(store: Store | Guest, record: RunRecord, rows: Sequence[Jour
     entries = entries_of(record.id, rows)
     owners = {record.id, *(one.former.id for one in entries if isinstance(one, RunRetrying) and one.former is not None)}
     joined: list[str] = []
-    for entry in entries:
-        # The other ids were drawn by the run itself: nobody else can have begun those.
-        if isinstance(entry, ChildAsked) and not _is_drawn(entry.run_id, owners):
-            child = await store.get_run(entry.run_id)
-            if child is not None and (child.parent_id not in owners or child.status is RunStatus.COMPLETED):
-                joined.append(entry.key)
+    for key, tried in _named(entries, owners).items():
+        child = last = await store.get_run(tried[-1])
+        while last is not None and last.successor_id is not None:
+            last = await store.get_run(last.successor_id)
+        has_completed = last is not None and last.status is RunStatus.COMPLETED
+        if child is not None and (child.parent_id not in owners or has_completed):
+            joined.append(key)
     return joined
+
+
+def _named(entries: Sequence[Entry], owners: Iterable[str]) -> dict[str, list[str]]:
+    """The ids that each child with an id of its own has had, by its key: the one that the body gave it, then those of
+    its replacements in later tries of the run (see engine.Child)."""
+    named: dict[str, list[str]] = {}
+    for entry in entries:
+        if isinstance(entry, ChildAsked):
+            named.pop(entry.key, None)
+            # The run has drawn the other ids by itself: nobody else can have begun those children.
+            if not _is_drawn(entry.run_id, owners):
+                named[entry.key] = [entry.run_id]
+        elif isinstance(entry, RunRetrying):
+            for key, tried in named.items():
+                if key in entry.failed or (entry.former is not None and key not in entry.joined):
+                    tried.append(next_child_id(tried[0], tried, entry.attempt))
+    return named
 
 
 def _is_drawn(run_id: str, owners: Iterable[str]) -> bool:

@@ -36,6 +36,7 @@ from holdfast.model import (
     bounded_id,
     instant_of,
     microseconds,
+    next_child_id,
 )
 
 from .mail import ENTRIES, Mailbox
@@ -93,10 +94,7 @@ class Child:
         is_called_off = is_ended and self.key not in retrying.joined
         self.is_kept = not (self.is_ours or is_called_off or self.key in retrying.failed)
         if not self.is_kept:
-            other = bounded_id(f"{self.first}~{retrying.attempt + 1}")
-            # A child with an id of its own may have been retried by hand before.
-            is_taken = other == self.new.id or other in self.former
-            self.replace_run(bounded_id(f"{self.new.id}~{retrying.attempt + 1}") if is_taken else other)
+            self.replace_run(next_child_id(self.first, (*self.former, self.new.id), retrying.attempt))
         if self.new.key is not None:
             # Join the run that has the key by then, if it lives or has completed.
             self.new = msgspec.structs.replace(self.new, on_conflict="restart")

@@ -43,7 +43,7 @@ from .entries import (
     encode_entries,
 )
 from .histories import History, history_of, open_steps
-from .ids import bounded_id, check_id, new_id
+from .ids import bounded_id, check_id, new_id, next_child_id
 from .matches import NOWHERE, Place, holds, mark_of, probe_of, probes_of, value_at
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent, Unread
 from .retention import Swept
@@ -188,6 +188,7 @@ __all__ = [
     "moment_of",
     "natural",
     "new_id",
+    "next_child_id",
     "open_steps",
     "probe_of",
     "probes_of",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from holdfast.errors import DefinitionError
@@ -33,6 +34,13 @@ def bounded_id(id: str, room: int = 0) -> str:
     if len(id) <= longest:
         return id
     return f"{id[: longest - 33]}~{blake2b(id.encode(), digest_size=16).hexdigest()}"
+
+
+def next_child_id(first: str, tried: Sequence[str], attempt: int) -> str:
+    """The id of the child that replaces one in a new try of its parent. `tried` are the ids before it, oldest first."""
+    found = bounded_id(f"{first}~{attempt + 1}")
+    # A child with an id of its own may have been retried by hand before.
+    return bounded_id(f"{tried[-1]}~{attempt + 1}") if found in tried else found
 
 
 def check_id(run_id: object) -> None:
