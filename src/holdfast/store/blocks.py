@@ -1,6 +1,7 @@
 """SQL by name: .sql files are read into blocks, and no SQL is made anywhere else.
 
-A block begins with `-- name: claim_runs` and a comment line that says what it does. Parameters are written `:name`.
+A block begins with `-- name: claim_runs` and a comment that says what it does. Parameters are written `:name`, and the
+comment may name them, for it is no part of the statement.
 Some blocks are fragments: several of them, in order, are one statement.
 """
 
@@ -12,7 +13,7 @@ from functools import cached_property
 from importlib import resources
 from typing import Any, NamedTuple
 
-_HEAD = re.compile(r"^-- name: (\w+)\n-- \S.*\n", re.MULTILINE)
+_HEAD = re.compile(r"^-- name: (\w+)\n(?:-- \S.*\n)+", re.MULTILINE)
 _NAMED = re.compile(r"(?<!:):([a-z_]+)\b")
 
 
@@ -40,7 +41,7 @@ def numbered(text: str) -> Statement:
 
 
 def parse_blocks(text: str) -> dict[str, str]:
-    """The named blocks of one file. A name used twice, or a block without its comment line, is an error."""
+    """The named blocks of one file. A name used twice, or a block without its comment, is an error."""
     blocks: dict[str, str] = {}
     heads = list(_HEAD.finditer(text))
     if len(heads) != text.count("-- name:"):

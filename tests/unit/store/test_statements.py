@@ -14,6 +14,11 @@ def test_blocks_are_found_by_name():
     assert parse_blocks(text) == {"one": "SELECT 1", "two": "SELECT 2\nFROM x"}
 
 
+def test_what_a_comment_names_is_no_parameter():
+    text = "-- name: one\n-- At most :limit of them.\n-- All that :known holds is left out.\nSELECT :id;\n"
+    assert parse_blocks(text) == {"one": "SELECT :id"}
+
+
 @pytest.mark.parametrize(
     "text",
     [
