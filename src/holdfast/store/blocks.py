@@ -57,7 +57,7 @@ def parse_blocks(text: str) -> dict[str, str]:
 
 
 class Blocks:
-    """All blocks of a package's .sql files, read when the first is asked for. Names are unique across files."""
+    """All blocks of a package's .sql files. They are read on first use, and names are unique across the files."""
 
     def __init__(self, package: str, placed: Callable[[str], Statement]) -> None:
         self._package = package
@@ -76,7 +76,7 @@ class Blocks:
         return blocks
 
     def prepared(self, text: str) -> str:
-        """A block's text as this database has it."""
+        """A block's text with everything in it that depends on the database; here nothing does."""
         return text
 
     def __getitem__(self, name: str) -> str:

@@ -1,8 +1,8 @@
-"""Whose connection is it? What both dialects need to know about connections that callers bring along.
+"""Connections that callers bring along: the `Guest` protocol, and how both dialects recognise a driver.
 
-Drivers are told apart by the modules that their classes come from: nothing is imported for it. A `Guest` is the part of
-a store that works inside a caller's own transaction: it neither begins nor ends that, and nobody sees what it wrote
-before the caller has committed.
+Drivers are told apart by the modules that their classes come from, so no driver is imported. A `Guest` is the part of a
+store that works inside a caller's own transaction: it neither begins nor ends that transaction, and nobody sees what it
+wrote before the caller commits.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _KNOWN = ("asyncpg", "psycopg", "psycopg2", "sqlalchemy", "django", "sqlite3")
 
 
 class Guest(Protocol):
-    """A store inside a caller's own transaction. Methods do what the store's own do.
+    """A store inside a caller's own transaction. Each method does what the store's method of that name does.
 
-    With a blocking driver they never give way, and can be driven without an event loop. Errors of the driver come
-    through as they are: the transaction is the caller's, and so is what becomes of it.
+    With a blocking driver the coroutines never suspend, and can be driven without an event loop. The driver's errors
+    are not translated: the transaction is the caller's, who decides what becomes of it.
     """
 
     is_async: bool
-    """The driver has to be awaited."""
+    """Whether the driver has to be awaited."""
     needs_open: bool
-    """The store must be open. SQLite's must not: opening may need the very lock that the caller holds."""
+    """Whether the store has to be open. SQLite's need not: opening it may take the very lock that the caller holds."""
 
     async def read_clock(self) -> Instant: ...
 
@@ -91,7 +91,7 @@ class Guest(Protocol):
 
 
 def root_of(connection: Any) -> str:
-    """The package that the connection's class, or one that it derives from, belongs to; nothing if it is unknown."""
+    """The known package that the connection's class, or one of its base classes, comes from; "" if there is none."""
     for cls in type(connection).__mro__:
         root = cls.__module__.partition(".")[0]
         if root in _KNOWN:
@@ -100,7 +100,7 @@ def root_of(connection: Any) -> str:
 
 
 def is_session(connection: Any) -> bool:
-    """Whether it is one of SQLAlchemy's sessions, which have a connection rather than being one."""
+    """Whether it is a Session of SQLAlchemy, which has a connection rather than being one."""
     return hasattr(connection, "get_bind")
 
 

@@ -1,4 +1,4 @@
-"""Which run goes on after one that has continued as new, and in which its chain has come to now."""
+"""Following a chain: from a run that continued as new to the run after it, and to the last."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .contract import Store
 
 
 async def last_of(store: Store, run_id: str) -> RunRecord | None:
-    """The run, or the one in which it goes on, however often it has; None if that is gone."""
+    """The run itself, or the last run that its chain has continued in; None if that one is gone."""
     record = await store.get_run(run_id)
     while record is not None and record.successor_id is not None:
         record = await next_of(store, record)
@@ -16,9 +16,9 @@ async def last_of(store: Store, run_id: str) -> RunRecord | None:
 
 
 async def next_of(store: Store, record: RunRecord) -> RunRecord | None:
-    """The run that goes on after one that has continued; None if nothing that came after it is left.
+    """The run after one that has continued; None if no later run of its chain is left.
 
-    One in the middle of a chain may have been deleted: then it is the last one of the chain.
+    If its direct successor was deleted, this is the last run of the chain.
     """
     assert record.successor_id is not None
     found = await store.get_run(record.successor_id)

@@ -18,11 +18,11 @@ from holdfast.model import RunFilter, RunRecord, RunStatus, instant_of
 
 CHUNK = 500
 MOST_LOOKED_AT = 10_000
-"""Runs that one page looks at when more than SQL is asked; then it ends early, with a cursor to go on from."""
+"""How many runs one page looks at when SQL alone can't decide. Then it ends early, with a cursor to go on from."""
 
 Place: TypeAlias = tuple[int, int]
 _Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""One that a database can hold: whoever makes up a cursor may write larger ones."""
+"""A number that a database can hold. A cursor that somebody made up may have larger ones in it."""
 _place = msgspec.msgpack.Decoder(tuple[_Number, _Number])
 
 
@@ -50,24 +50,24 @@ def fragments(where: RunFilter, after: Place | None) -> tuple[list[str], dict[st
 
 
 def statuses(given: RunStatus | str | Collection[RunStatus | str]) -> list[str]:
-    """The statuses of a filter. What is no status raises ValueError."""
+    """The statuses of a filter. Raises ValueError for anything that is not a status."""
     several = (given,) if isinstance(given, str) else given
-    # Each once: a run that was walked to twice would count as two, and its page would be taken for the last.
+    # Each once: a run that is found twice would count as two, and its page would be taken for the last.
     return [*dict.fromkeys(RunStatus(one).value for one in several)]
 
 
 def has_tags(record: RunRecord, wanted: Mapping[str, str]) -> bool:
-    """Whether it has all of them."""
+    """Whether the run has all of these tags."""
     return all(record.tags.get(name) == text for name, text in wanted.items())
 
 
 def encode_cursor(after: Place) -> str:
-    """A place in the listing, as text that means nothing to others."""
+    """A place in the listing, as opaque text."""
     return base64.urlsafe_b64encode(msgspec.msgpack.encode(after)).decode()
 
 
 def decode_cursor(cursor: str) -> Place:
-    """The place; BadCursor if the text is none."""
+    """The place that a cursor names. Raises BadCursor for any other text."""
     try:
         return _place.decode(base64.b64decode(cursor, altchars=b"-_", validate=True))
     except (binascii.Error, msgspec.DecodeError, ValueError, AttributeError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Runs that may be ended from outside, whatever the dialect: what decides how, and the entry that says so."""
+"""Ending runs from outside, whatever the dialect: what decides how a run is ended, and the entry that records it."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ class Live(NamedTuple):
 
     @property
     def has_begun(self) -> bool:
-        """Whether its body is to hear of its end; so is that of one begun with a journal: there may be much to undo."""
+        """Whether its body has to be told of the cancel. So has that of a run that was created with a journal, before
+        any worker has had it: there may be steps to compensate."""
         return self.started_at is not None or self.owner is not None or bool(self.next_seq)
 
 
 def cancelled(at: Instant, reason: str | None, undone: tuple[str, ...] = (), was_blocked: bool = False) -> Stopped:
-    """The entry that ends a run without its body, what that left undone, and whether the run was blocked."""
+    """The entry that ends a run without its body. `undone` is what the body was waiting for and will never get."""
     return Stopped(at, RunStatus.CANCELLED.value, None, None, reason or None, undone, bool(was_blocked))

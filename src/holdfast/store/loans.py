@@ -1,11 +1,12 @@
-"""What a store lends to transactional steps: a connection in a transaction, in which the step's turn is committed.
+"""Loans: a store lends a transactional step a connection in a transaction, in which the step's turn is committed, too.
 
 Invariants, whatever the dialect:
 
-- The journal's row inserted there is the run's one uncommitted turn. It decides: if its place is taken, whoever took
-  it, the transaction is rolled back, and what the user's function wrote is gone with it.
-- A commit whose answer was lost is settled by reading the place: this epoch's row there means committed.
-- The user's function ends neither the transaction nor begins another: that is found out before anything is recorded.
+- The journal row inserted by that transaction is the run's only uncommitted turn, and it decides. If there is a row at
+  its place already, whoever wrote it, the transaction is rolled back with everything that the user's function wrote.
+- A commit whose answer was lost is settled by reading that place: a row with this epoch means that it was committed.
+- The user's function must not end the transaction, nor begin another. If it does, that is found out before anything is
+  recorded.
 """
 
 from __future__ import annotations
@@ -15,21 +16,22 @@ from typing import Any, NamedTuple, Protocol
 from holdfast.model import Instant, Turn
 
 LOST = "has lost its connection"
-"""What a loan says of a function that failed while its connection was cut. Whatever it wrote is gone, and executing it
-again is up to the worker: it is no fault of the function's."""
+"""What `check` answers if the connection broke and that is not the function's fault. Everything that the function wrote
+is gone, and the worker decides whether to execute it again."""
 IDLE = (
     "has lost its connection: the server ends a transaction in which nothing is executed for as long as the worker's"
     " lease; do what takes long in another step, before this one"
 )
-"""What a loan says of a function whose connection was cut when it had had it for longer than that. It fails."""
+"""What `check` answers if the connection broke after the function had had it for longer than the lease. Then the step
+fails."""
 
 
 class Undone(NamedTuple):
-    """A commit that did not happen, though nobody else has taken the turn's place."""
+    """A commit that did not happen, although no other row has the turn's place."""
 
     why: str
     is_certain: bool = True
-    """Else it may still happen: the run must be taken over, so that its place is fenced."""
+    """If not, the commit may still happen: the run must be taken over, so that the place is fenced."""
 
 
 class Loan(Protocol):
@@ -37,40 +39,41 @@ class Loan(Protocol):
 
     @property
     def connection(self) -> Any:
-        """What the step's function gets; only between `begin` and `end`."""
+        """The connection that the step's function gets; available only between `begin` and `end`."""
 
     async def begin(self) -> None:
-        """Begin the transaction. Raises StoreAway, and may be called again then."""
+        """Begin the transaction. If it raises StoreAway, it may be called again."""
 
     async def check(self, *, is_failed: bool) -> str | None:
-        """What the user's function has done to the transaction that it must not, if anything, or `LOST` or `IDLE`.
+        """What the user's function did to the transaction that it must not do, or `LOST` or `IDLE`; None: all is well.
 
-        If it has not failed, what is deferred to the commit fails here.
+        `is_failed` says whether the function raised. If it did not, constraints that are deferred to the commit are
+        checked here.
         """
 
     async def commit(self, turn: Turn, *, now: Instant | None) -> bool | Undone:
-        """Write the turn and commit. False: its place is taken, everything was rolled back."""
+        """Write the turn and commit. False: there is a row at its place already, and everything was rolled back."""
 
     async def end(self) -> None:
-        """Roll back what is not committed, and give the connection back. Repeating it changes nothing."""
+        """Roll back what is not committed, and give the connection back. A second call changes nothing."""
 
     def abort(self) -> None:
-        """Roll back at once, although the user's function may still be in a thread: it can't write any more."""
+        """Roll back at once, although the user's function may still be running in a thread: it can write no more."""
 
 
 class Lender(Protocol):
     """Lends to the steps of one worker, on its loop."""
 
     is_async: bool
-    """Steps must be `async def`; else they must be `def`."""
+    """Whether steps must be `async def`; if not, they must be `def`."""
     is_exclusive: bool
-    """While a loan is open nothing else can be written: no other turn of the run may be under way."""
+    """Whether nothing else can be written while a loan is open, so that no other turn of the run may be under way."""
     kind: str
-    """What steps get, in words."""
+    """The type of connection that steps get, in words."""
     timeout: int | None
-    """Of steps that have none of their own."""
+    """The timeout of steps that have none of their own."""
 
     def lend(self) -> Loan: ...
 
     def close(self) -> None:
-        """Let go of connections that are kept for later."""
+        """Close the connections that are kept for later loans."""

@@ -1,8 +1,9 @@
-"""Locks between processes of one host: how others see that a worker is dead before its lease ends, and that they wait.
+"""Locks between the processes of one host. They show that a worker is dead before its lease ends, and who is waiting.
 
-A lock lives as long as whoever holds it. One file a worker, and one for those who wait, in a folder that belongs to the
-database: beside a SQLite file, or among the temporary files for a server. A SQLite database's own files are never
-opened here: closing any descriptor of one would drop the locks that SQLite holds on it.
+The operating system lets go of a lock when the process that holds it dies. There is one file for each worker, and one
+for processes that wait for SQLite's write lock, in a folder that belongs to the database: beside a SQLite file, or
+among the temporary files for a server. A SQLite database's own files are never opened here: closing any descriptor of
+one would drop the locks that SQLite holds on it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ except ImportError:  # Windows: leases end by lapsing only
 
 _TRIES = 20
 _LONGEST_NAME = 250
-"""Of a file, without its ending: file systems take 255 bytes."""
+"""The longest name of a lock file, without its ending: file systems take 255 bytes."""
 _WITHOUT = (
     "so other processes can't tell whether this worker is alive: if it dies, they wait until its lease is over; let "
     "TMPDIR name a folder that can be written"
@@ -34,28 +35,31 @@ _log = logging.getLogger("holdfast.store")
 
 
 def host_name() -> str:
-    """Which host this is: locks of another one say nothing here."""
+    """The name of this host. Locks say nothing about workers on other hosts."""
     return socket.gethostname()
 
 
 class ProcessLocks:
-    """The locks that this store holds for its workers, and a way to try those of others.
+    """The locks that a store holds for its own workers, and a way to try the locks of others.
 
-    They are this process's: a child that it forks shares the open files, and would hold them when it is long dead.
+    They belong to this process alone. A forked child shares the open files and would go on holding the locks after this
+    process has died, so it closes its copies (`_forked`).
     """
 
     def __init__(self, folder: str | None, namespace: str, *, with_parents: bool = False) -> None:
         self._folder = folder if fcntl is not None else None
         self._namespace = namespace
         self._make = partial(os.makedirs, exist_ok=True) if with_parents else os.mkdir
-        """The folder beside a database is not made without that: it may be away, and is to come back to its place."""
+        """Without `with_parents`, no missing parent is created: a database that is away takes its folder along, and is
+        to find its place free when it comes back."""
         self._is_needed = with_parents and fcntl is not None
-        """A database in a file has its folder beside it, or is in memory: then there is nobody else."""
+        """Whether to warn where no lock can be had: so for a server. A SQLite file has its folder beside it, and a
+        database in memory has nobody else to tell."""
         self._held: dict[str, int] = {}
         _locks.add(self)
 
     def hold(self, worker_id: str) -> bool:
-        """Take the worker's lock and keep it; False where there are no locks, or somebody else has this one."""
+        """Take the worker's lock and keep it. False: there are no locks here, or another process has this one."""
         if worker_id in self._held:
             return True
         if self._folder is None:
@@ -69,20 +73,21 @@ class ProcessLocks:
             if descriptor is not None:
                 self._held[worker_id] = descriptor
                 return True
-            # Whoever looks for the dead has it for a moment.
+            # Another process that looks for the dead may have it for a moment.
             time.sleep(0.001)
         if self._is_needed and not os.access(self._folder, os.W_OK):
             _log.warning("the folder %s can't be written, %s", self._folder, _WITHOUT)
         return False
 
     def take_if_dead(self, worker_id: str) -> int | None:
-        """A descriptor holding the lock of a worker whose process is gone; None if it lives or can't be told."""
+        """Take the lock of a worker whose process is gone, and return its descriptor. None: the process lives, or there
+        is no telling."""
         if self._folder is None or worker_id in self._held:
             return None
         return self._try(worker_id, create=False)
 
     def is_dead(self, worker_id: str) -> bool:
-        """Whether the worker's process is gone, as far as can be told. Nothing is taken from it."""
+        """Whether the worker's process is known to be gone. Its lock is not kept."""
         descriptor = self.take_if_dead(worker_id)
         if descriptor is None:
             return False
@@ -90,7 +95,7 @@ class ProcessLocks:
         return True
 
     def drop(self, worker_id: str, descriptor: int) -> None:
-        """Remove a dead worker's file and let go of its lock."""
+        """Remove a worker's lock file and let go of the lock."""
         with contextlib.suppress(OSError):
             os.unlink(self._path(worker_id))
         os.close(descriptor)
@@ -103,7 +108,8 @@ class ProcessLocks:
 
     @contextlib.contextmanager
     def registering(self, worker_id: str) -> Iterator[None]:
-        """A lock that is taken inside goes if that fails: whoever tries again is another worker, again and again."""
+        """Let go of a lock that is taken inside if what is done inside fails. Each new try is another worker: without
+        this, one lock would be left behind by each."""
         was_held = worker_id in self._held
         try:
             yield
@@ -113,7 +119,7 @@ class ProcessLocks:
             raise
 
     def release_all(self) -> None:
-        """Let go of everything, and leave the files: their workers have not left in good order."""
+        """Let go of all locks, and leave the files: their workers have not left in good order."""
         while self._held:
             os.close(self._held.popitem()[1])
 
@@ -135,18 +141,19 @@ class ProcessLocks:
         assert self._folder is not None
         name = f"{quote(self._namespace, safe='')}.{quote(worker_id, safe='')}"
         if len(name) > _LONGEST_NAME:
-            # A letter of another alphabet is up to twelve here.
+            # Quoted, a letter of another alphabet takes up to twelve characters.
             name = sha256(name.encode()).hexdigest()
         return os.path.join(self._folder, f"{name}.lock")
 
 
 class WaitingRoom:
-    """Who waits for a lock that is polled, told to whoever has just had it and would be back before anybody looks.
+    """Shows which processes wait for a lock that has to be polled, so that the one that has just had it lets them go
+    first: it would otherwise take the lock again before anybody polls.
 
-    Everybody in it holds a shared lock on one file; that nobody is in it shows by getting that lock alone. Nobody ever
-    waits for this lock itself: a process that was stopped in here makes the others give way for nothing, and no more.
-    The descriptor is opened when it is needed, and not shared with a child: it is the open file that holds a lock, so
-    two users of one would not see each other.
+    Whoever waits holds a shared lock on one file. Whoever gets an exclusive lock on it knows that nobody waits. Nobody
+    ever waits for this lock itself: a process that was stopped while it holds the lock makes the others give way for
+    nothing, and does no other harm. The descriptor is opened on first use and not shared with a forked child: locks
+    belong to the open file, so two processes that share one would not see each other.
     """
 
     def __init__(self, folder: str | None) -> None:
@@ -155,17 +162,17 @@ class WaitingRoom:
         _rooms.add(self)
 
     def enter(self) -> bool:
-        """Be seen to wait. False: not this time, somebody is just looking; or never, where there are no such locks."""
+        """Be seen to wait. False: somebody is looking at this very moment, or there are no such locks here."""
         return self._lock(fcntl.LOCK_SH)
 
     def leave(self) -> None:
-        """Wait no more."""
+        """Be seen to wait no longer."""
         if self._descriptor is not None:
             with contextlib.suppress(OSError):
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def has_others(self) -> bool:
-        """Whether anybody is in it. Only from outside."""
+        """Whether anybody else waits. Not to be asked by one who waits."""
         if self._opened() is None:
             return False
         if self._lock(fcntl.LOCK_EX):
@@ -198,7 +205,7 @@ class WaitingRoom:
                     os.mkdir(self._folder)
                 self._descriptor = os.open(os.path.join(self._folder, "waiting"), os.O_RDWR | os.O_CREAT, 0o644)
             except FileNotFoundError:
-                # The database is away, and its folder with it.
+                # The database's own folder is gone: look again next time.
                 return None
             except OSError:
                 self._folder = None
@@ -210,7 +217,7 @@ _rooms: WeakSet[WaitingRoom] = WeakSet()
 
 
 def _forked() -> None:
-    # Closing a copy leaves the lock with whoever has the other one, and does not keep it when that one is dead.
+    # Closing a copy leaves the lock with the parent, and nobody keeps it when the parent dies.
     for locks in list(_locks):
         locks.release_all()
     for room in list(_rooms):

@@ -1,8 +1,8 @@
 """Numbered schemas, whatever the dialect: the migrations of a package, and which numbers this version works with.
 
-A newer schema than this version's is left alone and worked with: migrations only add what old workers can do without,
-so that they go on while a newer version is rolled out. One that they could not live with says so by a number a thousand
-higher.
+A schema newer than this version's is left as it is, and used: migrations only add what old workers can do without, so
+that those go on while a newer version is rolled out. A migration that old workers could not live with has a number in
+the next thousand.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def refuse_newer(applied: int, newest: int, shown: str) -> None:
 
 
 def lacking_of(known: list[tuple[int, str]], applied: int) -> list[tuple[int, str]]:
-    """Those of a dialect's migrations that a schema of this number lacks. Raises StoreTooNew for any newer one, also
-    for one that a store would work with: the number was written by hand, and may be mistyped."""
+    """The migrations of a dialect that a schema with this number lacks. Raises StoreTooNew for any newer number, even
+    one that a store would accept: this number was written by hand, and may be mistyped."""
     newest = known[-1][0]
     if applied > newest:
         told = f"the database: its schema is number {applied}, and this Holdfast knows up to {newest}"

@@ -1,4 +1,4 @@
-"""Starts of one call that have to do with each other: every dialect settles them in the order they were given."""
+"""Starts in one call that affect each other: every dialect settles them in the order in which they were given."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from holdfast.model import NewRun
 
 
 def is_takeover(run: NewRun) -> bool:
-    """Whether it may take a key from its holder."""
+    """Whether this run may take its key from the run that holds it."""
     return run.key is not None and (run.on_conflict in ("restart", "replace") or run.takes_key_of is not None)
 
 
 def parts_of(runs: Sequence[NewRun]) -> Iterator[slice]:
-    """The parts to settle one after the other. Within each of them the order makes no difference.
+    """The parts of a call that are settled one after the other. Within a part the order makes no difference.
 
-    A new one begins with an id that was asked for with another key, which may have led to another run; and with a key
-    that an earlier one may have taken over. Starts that are alike stay together, however many there are.
+    A new part begins where a run's id came earlier with another key, and where a run's key may have been taken over by
+    an earlier run of the call. So most calls are one part, however many runs they start.
     """
     begin = 0
     keys: dict[str, tuple[str, str | None]] = {}

@@ -1,4 +1,4 @@
-"""What a store has done, counted: for tests and benchmarks."""
+"""Counts of what a store has done, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ class Stats:
     commits: int = 0
     statements: int = 0
     writes: int = 0
-    """Write calls: many of them share a commit."""
+    """Calls that write. Many of them may share one commit."""
     reads: int = 0

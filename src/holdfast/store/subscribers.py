@@ -1,7 +1,7 @@
-"""Subscribers: whoever wants to hear that something may have happened, each on its own event loop.
+"""Subscribers: functions to call when something may have happened, each on its own event loop.
 
-Each is told of what it asked for and of nothing else: an end makes no worker look for work, and an item of a stream
-nobody who waits for an end. Else every busy worker would wake every other one with each of its commits.
+A subscriber hears only the kinds of news that it asked for: an end does not make workers look for work, nor does an
+item of a stream wake those who wait for an end. Otherwise every busy worker would wake all others with each commit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class News(enum.Flag):
     ENDS = enum.auto()
     """A run has ended, or goes on in another one."""
     VALUES = enum.auto()
-    """A value was set, an item sent to a stream, or a wait is over: what those see who follow a run."""
+    """A value was set, an item was sent to a stream, or a wait is over: for those who follow a run."""
     ANY = WORK | ENDS | VALUES
 
 
@@ -35,13 +35,13 @@ class _Subscriber:
         self.is_told = False
 
     def fire(self) -> None:
-        # Cleared first: what happens from here on is told again.
+        # Cleared first, so that whatever happens from here on is told again.
         self.is_told = False
         self.changed()
 
 
 class Subscribers:
-    """The subscribers of one store. `first` is called when there is one, `last` when the last has gone."""
+    """The subscribers of one store. `first` is called when the first one comes, `last` when the last one has gone."""
 
     def __init__(self, first: Callable[[], None], last: Callable[[], None]) -> None:
         self._first = first
@@ -50,7 +50,7 @@ class Subscribers:
         self._lock = threading.Lock()
 
     def subscribe(self, changed: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
-        """Call `changed` on the running loop from now on. Returns the way to unsubscribe."""
+        """Call `changed` on the running loop from now on. Returns a function that unsubscribes."""
         subscriber = _Subscriber(asyncio.get_running_loop(), changed, to)
         with self._lock:
             self._subscribers.append(subscriber)
@@ -64,7 +64,7 @@ class Subscribers:
         return unsubscribe
 
     def signal(self, news: News = News.ANY) -> None:
-        """Tell every subscriber whom it concerns, once until it has heard. From any thread."""
+        """Tell every subscriber to such news, unless a call to it is still under way. May be called from any thread."""
         with self._lock:
             subscribers = [one for one in self._subscribers if not one.is_told and one.to & news]
             for one in subscribers:

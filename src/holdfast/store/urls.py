@@ -1,4 +1,4 @@
-"""Database urls: which store they name, and how they may be shown."""
+"""Database urls: which store a url names, and how to show it without its password."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXPECTED = (
 )
 _QUOTED = "in a password write %40 for @, %2F for /, %3F for ?, %23 for #, %5B for [ and %5D for ]"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-# Up to the last @: a password with a slash in it should have been quoted, and is one all the same.
+# Up to the last @: an unquoted password with a slash in it is wrong, and must not be shown all the same.
 _PASSWORD = re.compile(r"(?<=://)([^/@:]*):.*(?=@)", re.DOTALL)
 _PASSWORD_OPTION = re.compile(r"(?i)([?&](?:password|sslpassword)=)[^&]*")
 _HOST = re.compile(r"(?:\[[^\[\]]+\]|[^:\[\]]*)(?::(\d{1,5}))?")
@@ -41,7 +41,7 @@ def redact_url(url: str) -> str:
 
 
 def parse_url(url: str) -> StoreUrl:
-    """What the url says. A url that names no store raises DefinitionError, which never shows a password."""
+    """The parts of a url. Raises DefinitionError, which never shows a password, for a url that names no store."""
     shown = redact_url(url)
     found = _SCHEME.fullmatch(url)
     if found is None:
@@ -66,7 +66,8 @@ def parse_url(url: str) -> StoreUrl:
 
 
 def _check_server(url: str, rest: str, shown: str) -> None:
-    """Refuse what names no server, here where a piece of a password can't be taken for the name of one."""
+    """Refuse a url that names no server before the driver sees it: the driver might take a part of a password for the
+    name of a host, and show it."""
     place = re.split("[/?#]", rest, maxsplit=1)[0]
     who, _, hosts = place.rpartition("@")
     # Several hosts have commas between them.
@@ -83,7 +84,7 @@ def _check_server(url: str, rest: str, shown: str) -> None:
 
 
 def check_address(url: str, schema: str | None = None) -> StoreUrl:
-    """What the url says, if that and the schema can be one store's. Reads nothing."""
+    """The parts of a url, if it and the schema go together. Reads nothing from the database."""
     found = parse_url(url)
     if schema is not None and found.scheme == "sqlite":
         raise DefinitionError(f"schema {schema!r}: a SQLite file has no schemas; name another file or use namespace=")
@@ -125,7 +126,7 @@ def open_store(
 
 
 def store_for(settings: Settings, *, folder: str | None = None) -> Store:
-    """The store that settings name, not yet open: one for whoever resolves them, client or worker."""
+    """The store that settings name, not yet open: clients and workers get theirs here."""
     return open_store(
         settings.url,
         namespace=settings.namespace,
@@ -137,9 +138,9 @@ def store_for(settings: Settings, *, folder: str | None = None) -> Store:
 
 
 def migration_sql(url: str, *, schema: str | None = None, after: int = 0) -> str:
-    """What migrating a database of that kind executes, as text to read or to run by hand.
+    """The SQL that migrates a database of that kind, as text to read or to run by hand.
 
-    `after` is the number of the schema that it has; 0: it is empty. Raises StoreTooNew.
+    `after` is the number of the schema that the database has; 0 means that it is empty. Raises StoreTooNew.
     """
     if parse_url(url).scheme == "postgresql":
         text: str = _postgres().migration_sql(DEFAULT_SCHEMA if schema is None else schema, after=after)

@@ -1,4 +1,4 @@
-"""What is made of the versions of workflows that workers have registered, whatever the dialect. Pure."""
+"""Answers worked out from the versions of workflows that workers have registered, whatever the dialect. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from holdfast.model import Trigger, WorkflowCount, WorkflowVersion, natural
 
 
 def triggers_of(versions: Iterable[WorkflowVersion], event: str) -> list[Trigger]:
-    """Workflows that begin a run for the event. A workflow's newest version decides, even if it declares another event
-    or none."""
+    """Workflows that begin a run for the event. The newest version of a workflow decides, even if it declares another
+    event or none."""
     newest = {found.workflow: found for found in sorted(versions, key=lambda found: found.age)}
     return [
         Trigger(
@@ -29,7 +29,8 @@ def triggers_of(versions: Iterable[WorkflowVersion], event: str) -> list[Trigger
 
 
 def counted(rows: Iterable[Sequence[Any]], versions: Iterable[WorkflowVersion]) -> list[WorkflowCount]:
-    """Every workflow registered or started, from rows of list_workflows. Versions nobody has registered come first."""
+    """Every workflow registered or started, from rows of list_workflows. Its versions that were never registered come
+    first."""
     first: defaultdict[str, dict[str, int]] = defaultdict(dict)
     counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for workflow, version, status, count in rows:
