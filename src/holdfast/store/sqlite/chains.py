@@ -1,7 +1,7 @@
-"""Chains: which run of one is the live one. Inboxes, taken events, values and streams belong to them.
+"""Chains: which of a chain's runs is live. Inboxes, taken events, values and streams belong to chains.
 
-Who writes looks under the write lock: between the look and the insert no run can go on in another, so that no message
-is left behind with a run that has.
+Writers look a chain up while they hold the write lock: no run can continue as new between the look and the insert, so
+no message is left behind with a run that has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Chain(NamedTuple):
 
 
 def find_chains(tx: Transaction, run_ids: Sequence[str]) -> dict[str, Chain]:
-    """The chains of runs; those of which nothing is left are missing."""
+    """The chains of runs by the runs' ids. A chain of which no run is left is missing."""
     params = {"namespace_id": tx.namespace_id, "ids": as_json(list(dict.fromkeys(run_ids)))}
     return {
         asked: Chain(chain_id, run, run_id, bool(is_live))
@@ -45,5 +45,5 @@ def chain_start(tx: Transaction, chain_id: str) -> Instant | None:
 
 
 def chains_of(tx: Transaction, runs: Sequence[int]) -> Mapping[int, str]:
-    """Ids of the chains of runs by their numbers."""
+    """The ids of the chains of runs by the runs' numbers."""
     return dict(tx.all("chains_of", {"runs": as_json(list(runs))}))

@@ -1,4 +1,4 @@
-"""Children: begun or joined with a turn, and how a run goes on in another. All of it in the turn's commit."""
+"""Children that a turn begins or joins, and how a run continues as new. All of it is part of the turn's commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from .transactions import Transaction, as_json
 
 
 def start_children(tx: Transaction, children: Sequence[tuple[int, NewRun]], at: Instant) -> None:
-    """Create them, each asked for by a run. Where one is there already, by its id or by its key, that one is joined."""
+    """Create children, each given with the number of the run that asks for it. Where a run with the same id or key
+    exists, the asking run joins that one."""
     started = start_runs(tx, [child for _, child in children], at)
     joined = [
         (run, child.parent_key, answer.id)
@@ -38,8 +39,8 @@ def start_children(tx: Transaction, children: Sequence[tuple[int, NewRun]], at: 
 
 
 def cancel_all(tx: Transaction, cancels: Sequence[tuple[int, str]], at: Instant) -> None:
-    """Ask children to end, each for its parent: the live runs of their chains. One that never began is claimed for it,
-    and its worker ends it."""
+    """Ask children to end, each given with its parent's number. The live run of the child's chain is asked. If it never
+    began, the cancel makes it due, and the worker that claims it ends it."""
     chains = find_chains(tx, [run_id for _, run_id in cancels])
     asked = [(chains[run_id].run, run) for run, run_id in cancels if run_id in chains and chains[run_id].is_live]
     if asked:
@@ -48,9 +49,10 @@ def cancel_all(tx: Transaction, cancels: Sequence[tuple[int, str]], at: Instant)
 
 
 def continue_run(tx: Transaction, run: int, run_id: str, successor: NewRun, at: Instant) -> None:
-    """Create the run that goes on after this one, and hand over what is the chain's.
+    """Create the run that goes on after this one, and hand over to it what belongs to the chain.
 
-    Child ends stay behind: the successor has not asked for those children, and may ask for others by the same keys.
+    Messages about ended children stay behind: the successor has not asked for those children, and may ask for others by
+    the same keys.
     """
     row = tx.one("find_inherited", {"run": run})
     assert row is not None

@@ -1,7 +1,7 @@
--- Children: whom an end concerns, and how a run goes on in another.
+-- Children: whom an end concerns, and how a run continues as new.
 
 -- name: find_ties
--- Whether the ends of these runs concern anybody at all: most concern nobody, and then this is all that is asked.
+-- Whether the ends of these runs concern anybody. Most concern nobody, and then no other question is asked.
 SELECT
     max(EXISTS (SELECT 1 FROM inbox WHERE inbox.run = runs.number)),
     max(EXISTS (SELECT 1 FROM waits WHERE waits.run = runs.number)),
@@ -16,7 +16,8 @@ CROSS JOIN runs ON runs.number = asked.value
 CROSS JOIN starts ON starts.number = runs.number;
 
 -- name: find_told
--- Who hears of these ends: the run that asked for a child, and those that joined it. A run that goes on has not ended.
+-- Who is told of these ends: the run that asked for a child, and those that joined it. A run that continued as new has
+-- not ended for them.
 SELECT parent.number, starts.parent_key, ended.id, ended.status, ended.output, ended.error
 FROM json_each(:runs) AS asked
 CROSS JOIN runs AS ended ON ended.number = asked.value
@@ -31,13 +32,13 @@ CROSS JOIN followers ON followers.run = ended.number
 WHERE ended.status <> 'continued';
 
 -- name: read_ends
--- How runs have ended, for one that joins them afterwards.
+-- How runs have ended, for runs that join them afterwards.
 SELECT runs.number, runs.id, runs.status, runs.output, runs.error
 FROM json_each(:runs) AS asked
 CROSS JOIN runs ON runs.number = asked.value;
 
 -- name: cancel_children
--- Live children of these runs that are to end with them.
+-- Ask the live children of these runs to end, if they are to end with their parent.
 INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
 SELECT runs.number, runs.lane_id, 'cancel', CAST('its parent ' || asked.value || ' has ended' AS BLOB), :now
 FROM json_each(:ids) AS asked
@@ -53,28 +54,28 @@ FROM (VALUES (?, ?, ?))
 WHERE column1 <> 0;
 
 -- name: find_followed
--- All that runs have joined instead of beginning children, and by which key each knows it: to look for some of it would be to
--- walk all of it for each.
+-- All runs that the askers joined instead of beginning children of their own, with the keys by which they know them. To
+-- look for some of them by key would walk all of them for each key.
 SELECT followers.follower, followers.parent_key, followers.run
 FROM json_each(:askers) AS asked
 CROSS JOIN followers ON followers.follower = asked.value;
 
 -- name: drop_followers
--- Who followed runs that have ended, and whom those followed.
+-- Forget who followed these ended runs, and whom these runs followed.
 DELETE FROM followers
 WHERE run IN (SELECT value FROM json_each(:runs)) OR follower IN (SELECT value FROM json_each(:runs));
 
 -- name: move_followers
--- Who followed a run follows the one that it goes on in.
+-- The followers of a run follow its successor.
 UPDATE followers SET run = :successor WHERE run = :run;
 
 -- name: move_waiting
--- Who waited for a run to end waits for the one that it goes on in.
+-- Runs that wait for a run to end wait for its successor.
 UPDATE runs SET after_run_id = :successor_id
 WHERE namespace_id = :namespace_id AND after_run_id = :id AND started_at IS NULL AND ended_at IS NULL;
 
 -- name: find_inherited
--- What a run leaves to the one that it goes on in.
+-- What a successor inherits from its run.
 SELECT starts.key, coalesce(starts.chain_id, runs.id), starts.parent_id, starts.parent_key, starts.on_parent_end,
     starts.trace, starts.retention, starts.has_own_retention, lanes.workflow, runs.paused, (
         SELECT keys.run FROM keys
@@ -86,9 +87,9 @@ CROSS JOIN starts ON starts.number = runs.number
 WHERE runs.number = :run;
 
 -- name: name_successor
--- Say which run another goes on in.
+-- Note a run's successor.
 UPDATE runs SET successor_id = :successor_id WHERE number = :run;
 
 -- name: inherit_pause
--- A run that goes on is paused if it was.
+-- Pause a successor whose run is paused.
 UPDATE runs SET paused = 1 WHERE number = :run;

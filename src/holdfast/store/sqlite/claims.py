@@ -1,8 +1,8 @@
 """Claims: a worker takes runs, with their journals and inboxes, in a fixed number of statements.
 
-A run that was not handed back gets a `claimed` row at its next seq: whoever held it before finds that seq taken.
-Messages that come with a claim are fresh no more: a run parked again with a message untaken is not woken by it twice.
-So whoever hands a run back without having looked at its inbox hands it back due.
+A run that was not handed back gets a `claimed` row at its next seq, so that its former holder finds that seq taken.
+Messages that come with a claim are no longer fresh: a message that a run leaves in its inbox when it is parked does not
+wake it a second time. So a worker that hands a run back without having looked at its inbox hands it back due.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .rows import claimed_run
 from .transactions import Row, Transaction, as_json
 
 MOST_NUMBERS = 200_000
-"""Runs whose numbers are remembered. When there are more all are forgotten, and looked up as they are needed."""
+"""How many runs' numbers are remembered. Beyond that all are forgotten, and looked up again when they are needed."""
 PACKED = 256 * 1024
-"""Bytes that an input or a turn may have to be packed with the others of a claim: see claims.sql."""
+"""The most bytes that an input or a turn may have to be packed with the others of a claim: see claims.sql."""
 _ALL = -1
 
 
@@ -73,24 +73,25 @@ def next_due(tx: Transaction, lanes: Sequence[Lane], suspects: bool, now: Instan
     row = tx.one("next_due", params)
     due_at: Instant | None = None if row is None else row[0]
     if now is None and due_at is not None and due_at <= at:
-        # Due by the store's clock is due, however far behind the asker's may be.
+        # What is due by the store's clock is due, even if the caller's clock is behind.
         return 0
     return due_at
 
 
 def read_inbox(tx: Transaction, worker_id: str, known: Sequence[int]) -> list[Message]:
-    """Fresh messages for runs held. They stay fresh until a turn takes them: reading again finds them again."""
+    """Fresh messages for the runs that a worker holds. Reading leaves them fresh: they stay so until a turn takes
+    them."""
     params = {"namespace_id": tx.namespace_id, "owner": worker_id, "known": as_json(known)}
     return [Message(*row) for row in tx.all("read_inbox", params)]
 
 
 def lanes_json(lanes: Sequence[Lane]) -> str:
-    """Lanes as the statements read them."""
+    """Lanes in the form that the statements read."""
     return as_json([(lane.workflow, lane.version, lane.queue) for lane in lanes])
 
 
 def _refuse_the_reaped(tx: Transaction, worker_id: str) -> None:
-    """A worker that was there and is not any more has lost its lease, whatever its own clock says."""
+    """Raise LeaseLost for a worker that had a row and has none any more, whatever its own clock says."""
     if any(row[0] == worker_id for row in tx.all("list_workers", {"namespace_id": tx.namespace_id})):
         tx.workers.add(worker_id)
     elif worker_id in tx.workers:

@@ -1,14 +1,15 @@
--- Claims: which runs a worker takes, what comes with them, and when the next one is due. Many rows come as one, packed
--- into JSON with bytes as hex: every row that is fetched waits for the interpreter lock, and beside a busy event loop a
--- claim of a hundred runs took 300 ms row by row. Large values come by themselves: to pack them takes longer than that,
--- while nobody else can write. By group_concat, which stops where a string is too long:
--- json_group_array goes on until there is no memory, and that rolls the whole transaction back.
+-- Claims: which runs a worker takes, what comes with them, and when the next one is due. Many rows are fetched as one,
+-- packed into JSON with bytes as hex: each fetched row waits for the interpreter lock, and beside a busy event loop a
+-- claim of a hundred runs took 300 ms row by row. Large values are read one by one, for packing them takes even longer,
+-- and nobody else can write meanwhile. Rows are packed by group_concat, which fails where a string gets too long:
+-- json_group_array goes on until memory is exhausted, and that rolls the whole transaction back.
 
 -- name: claim_runs
--- Due runs and runs with fresh messages. Lanes times levels are index probes of bounded length: no backlog is ever sorted.
--- One that has not begun is due when it is to begin, after a delay or another run's end: a message does not begin it, but
--- a cancel ends it. A paused one comes when its deadline is over. Suspects, with whom two workers or more have died, have an
--- index of their own: no more of them come than may, and if it matters none beside one with whom a worker has just died.
+-- Due runs and runs with fresh messages. Each lane and priority is one index probe of bounded length: no backlog is
+-- ever sorted. A run that has not begun is due after its delay, or after another run's end: no message makes it begin
+-- earlier, but a cancel ends it. A paused run comes when its deadline has passed. Suspects, with which two workers or
+-- more have died, have an index of their own: at most :suspects of them come, and none beside a run with which one
+-- worker has died.
 WITH wanted (lane_id) AS MATERIALIZED (
     SELECT lanes.id
     FROM json_each(:lanes) AS asked
@@ -121,7 +122,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :run_id AND runs.owner IS 
     );
 
 -- name: take_runs
--- Make the chosen runs ours. One that was not handed back counts as a crash. A cancel ends a pause, and so does a deadline.
+-- Make the chosen runs ours. A run that was not handed back counts a crash. A cancel or a deadline ends a pause.
 UPDATE runs
 SET owner = :owner, epoch = epoch + 1, status = 'running', started_at = coalesce(started_at, :now),
     crashes = crashes + (next_seq IS NULL), next_seq = NULL,
@@ -130,7 +131,7 @@ SET owner = :owner, epoch = epoch + 1, status = 'running', started_at = coalesce
 WHERE number IN (SELECT value FROM json_each(:runs));
 
 -- name: read_large_inputs
--- What some of them were started with that was not packed.
+-- Inputs that were too large to be packed.
 SELECT starts.number, starts.input
 FROM json_each(:runs) AS taken
 CROSS JOIN starts ON starts.number = taken.value;
@@ -145,11 +146,11 @@ FROM json_each(:runs) AS taken
 CROSS JOIN journal ON journal.run = taken.value;
 
 -- name: read_large_rows
--- The rows of one journal that were not packed: those that have more bytes, or all.
+-- The rows of one journal that have more than so many bytes and so were not packed.
 SELECT run, seq, epoch, at, data FROM journal WHERE run = :run AND length(data) > :packed;
 
 -- name: read_inboxes
--- Their messages, seen before or not. A pause was for the owner before: the claim itself says whether it holds.
+-- Their messages, fresh or not. A "pause" was meant for the owner before: that a run is paused, its row says.
 SELECT inbox.run, inbox.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
 FROM json_each(:runs) AS taken
 CROSS JOIN inbox ON inbox.run = taken.value
@@ -157,11 +158,11 @@ WHERE inbox.taken = 0 AND inbox.kind <> 'pause'
 ORDER BY inbox.id;
 
 -- name: see_messages
--- Handed over with the claim, a message wakes the run no more.
+-- Messages that are handed over with a claim wake their run no more.
 UPDATE inbox SET fresh = 0 WHERE fresh = 1 AND run IN (SELECT value FROM json_each(:runs));
 
 -- name: read_inbox
--- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs.
+-- Fresh messages for runs that a worker holds. Few messages are fresh, so these are walked, and not the runs.
 SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
 FROM inbox INDEXED BY inbox_fresh
 CROSS JOIN runs ON runs.number = inbox.run

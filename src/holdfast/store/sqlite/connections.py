@@ -1,9 +1,8 @@
 """Connections to one SQLite file: opening, pragmas, waiting for the write lock, and what an error means.
 
-SQLITE_BUSY never leaves this file: the lock is asked for again every millisecond, since SQLite's own waiting backs off
-to a tenth of a second and starves whoever came third. Whoever has just had it gives way to those who wait: asking every
-millisecond is no match for somebody who asks again at once. Errors of the disk become StoreAway.
-"""
+SQLITE_BUSY never leaves this file: the write lock is asked for again every millisecond, since SQLite's own waiting
+backs off to a tenth of a second and starves whoever comes third. A process that has just had the lock lets those who
+wait go first: asking every millisecond is no match for asking again at once. Errors of the disk become StoreAway."""
 
 from __future__ import annotations
 
@@ -23,13 +22,12 @@ from .lent import LentConnection
 MEMORY = ":memory:"
 PATIENCE = 30.0
 LIMIT_LOG = "PRAGMA journal_size_limit = 67108864"
-"""What the log beside the file is cut to when it begins anew: a reader that stays long makes it grow without end. It
-stands here with its 64 MiB, for a pragma takes no parameter."""
+"""The log is cut to 64 MiB when SQLite begins it anew: as long as a reader keeps a snapshot open, it only grows."""
 CHECKPOINT = "PRAGMA wal_autocheckpoint = 4000"
 NO_CHECKPOINT = "PRAGMA wal_autocheckpoint = 0"
 _PAUSE = 0.001
 _GIVES_WAY = 0.002
-"""Seconds for which whoever had the write lock leaves it to those who wait: longer than they pause."""
+"""Seconds for which a process that had the write lock leaves it to those who wait: longer than they pause."""
 _BUSY = frozenset({5, 6})  # BUSY, LOCKED
 _AWAY = frozenset({3, 7, 8, 10, 13, 14, 15})  # PERM, NOMEM, READONLY, IOERR, FULL, CANTOPEN, PROTOCOL
 _CORRUPT = 11
@@ -44,20 +42,20 @@ def error_code(error: BaseException) -> int:
 
 
 def is_busy(error: BaseException) -> bool:
-    """Whether someone else has the lock: worth asking again."""
+    """Whether somebody else has the lock, so that it is worth asking again."""
     return error_code(error) in _BUSY
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the database itself is the trouble, not what it was asked."""
+    """Whether the database itself is the trouble, rather than the statement."""
     if isinstance(error, LeaseLost):
-        # One worker's affair: what others asked for in the same commit goes on.
+        # This concerns one worker only: the other jobs of the same commit go on.
         return False
     return isinstance(error, StoreError) or error_code(error) in _AWAY | _BROKEN or _is_lacking(error)
 
 
 def _is_lacking(error: BaseException) -> bool:
-    """Whether somebody has changed the tables: those that we ask for are there once the file is open."""
+    """Whether a table of ours is missing or changed: all were there when the file was opened."""
     return error_code(error) == _ERROR and str(error).startswith(("no such table", "no such column", "no such index"))
 
 
@@ -86,24 +84,24 @@ def explained(error: BaseException, path: str) -> BaseException:
 
 
 class Turnstile:
-    """How one connection gets at the write lock. Those who wait are seen in the folder; None: there is nobody else."""
+    """How one connection gets the write lock. `folder` shows who else waits for it; None: there is nobody else."""
 
     def __init__(self, folder: str | None) -> None:
         self._room = WaitingRoom(folder)
         self._had_it_at = 0.0
 
     def begin(self, deed: Callable[[], T], path: str) -> T:
-        """Do what takes the write lock as soon as it is free, after those who waited while we had it."""
+        """Do a deed that takes the write lock as soon as that is free. Those who waited while we had it go first."""
         if self.must_wait():
             time.sleep(max(self._had_it_at + _GIVES_WAY - time.monotonic(), 0))
         return patiently(deed, path, self._room)
 
     def must_wait(self) -> bool:
-        """Whether somebody waits for the lock that we have just had."""
+        """Whether we have just had the lock and somebody waits for it."""
         return time.monotonic() < self._had_it_at + _GIVES_WAY and self._room.has_others()
 
     def done(self) -> None:
-        """The lock was given back."""
+        """To be called when the lock was given back."""
         self._had_it_at = time.monotonic()
 
     def close(self) -> None:
@@ -112,7 +110,7 @@ class Turnstile:
 
 
 def patiently(deed: Callable[[], T], path: str, room: WaitingRoom | None = None) -> T:
-    """Do it as soon as the lock is free. A lock that nobody gives back for long is StoreAway."""
+    """Do a deed as soon as the lock is free. Raises StoreAway if it is not free for long."""
     ends = 0.0
     is_seen = False
     try:
@@ -144,11 +142,11 @@ def connect(
     is_lent: bool = False,
     look: Callable[[sqlite3.Connection], None] | None = None,
 ) -> sqlite3.Connection:
-    """A connection in autocommit mode, with this store's pragmas. Only the first opening creates the file.
+    """A connection in autocommit mode, with this store's pragmas. It makes the file only with `create`.
 
-    `is_lent`: a transactional step gets it. In memory there is only one, so it always is. `look` may refuse a file that
-    is not in WAL mode, before it is: that is written into it, and it may be somebody else's.
-    """
+    `is_lent`: a transactional step will get it. In memory there is one connection only, so that one may always be lent.
+    `look` is called for a file that is not in WAL mode yet, and may refuse it: to set the mode writes into the file,
+    which may be somebody else's."""
     try:
         if path == MEMORY:
             connection = _connection(MEMORY, uri=False, factory=LentConnection)
@@ -192,12 +190,13 @@ def _prepare(
 
 
 def beside(path: str, ending: str) -> str:
-    """Where SQLite keeps what belongs to a file, and so do we: beside the file itself, by whatever link we came."""
+    """The path of a companion of a database file: beside the file itself, not beside a link to it, as SQLite does
+    it."""
     return f"{os.path.realpath(path)}{ending}"
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Which file the path leads to, to notice that it was deleted or replaced under an open connection."""
+    """Which file is at the path. It tells whether the file was deleted or replaced under an open connection."""
     try:
         found = os.stat(path)
     except OSError:
@@ -206,12 +205,13 @@ def identity(path: str) -> tuple[int, int] | None:
 
 
 def refuse_vanished(path: str) -> StoreAway:
-    """What to raise when the file is no longer the one that was opened."""
+    """The error for a file that is no longer the one that was opened."""
     return StoreAway(f"{path}: the file was deleted or replaced while it was open; put it back and work goes on")
 
 
 def require_folder(path: str) -> None:
-    """A clear error for a folder that is not there, or is there for a file: SQLite says only "unable to open"."""
+    """Raise a clear error if the file's folder is missing, or the path is a folder: SQLite only says "unable to
+    open"."""
     folder = Path(path).absolute().parent
     if not folder.is_dir():
         raise StoreAway(f"{path}: there is no folder {folder}; create it or name another file")

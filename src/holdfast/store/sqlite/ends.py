@@ -1,5 +1,5 @@
-"""Ending runs from outside, and what every end brings with it: parents and followers are told, children asked to end,
-inboxes and waits freed, and runs that waited for it begin."""
+"""Ending runs from outside, and what follows from every end: parents and followers are told, children are asked to end,
+inboxes and waits are freed, and runs that waited for the end begin."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ from .waits import drop_waits
 
 
 def live_run(tx: Transaction, run_id: str) -> Live | None:
-    """The run's row, or None."""
+    """What decides how the run can be ended, or None."""
     row = tx.one("find_live", {"namespace_id": tx.namespace_id, "id": run_id})
     return None if row is None else Live.of(row)
 
 
 def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, now: Instant | None) -> RunRecord | None:
-    """End the run, or ask it to; if it has gone on in others, the last of those. The record is as it was before."""
+    """End the run or ask it to end; of a run that continued as new, the last of its chain. Returns the record as it was
+    before."""
     at = tx.now(now)
     before = get_run(tx, run_id)
     if before is not None and before.status is RunStatus.CONTINUED and (chain := find_chain(tx, run_id)) is not None:
@@ -58,18 +59,18 @@ def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, no
 
 
 def find_cancel(tx: Transaction, run_id: str) -> Message | None:
-    """The cancel that waits in its inbox."""
+    """The cancel that waits in the run's inbox."""
     row = tx.one("find_cancel", {"namespace_id": tx.namespace_id, "id": run_id})
     return None if row is None else Message(*row)
 
 
 def end_unbegun(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
-    """End a run that no worker ever had: nobody is to be fenced out, so its epoch stays."""
+    """End a run that no worker has ever had: there is nobody to fence out, so its epoch stays."""
     _end(tx, run, run.next_seq or 0, run.epoch, [cancelled(at, reason)], at)
 
 
 def _end_by_force(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
-    """A takeover and an end in one row: whoever holds the run finds its next seq taken."""
+    """Take the run over and end it in one row: whoever holds it finds its next seq taken."""
     rows = tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run.id})
     seq = rows[-1][0] + 1 if rows else 0
     undone = skipped((row[-1] for row in rows), run.due_at) if run.has_begun else ()
@@ -84,7 +85,7 @@ def _end(tx: Transaction, run: Live, seq: int, epoch: int, entries: list[Entry],
 
 
 def after_ends(tx: Transaction, ended: Sequence[tuple[int, str]], at: Instant) -> None:
-    """What the end of runs means for others, in the same commit. A run that goes on in another tells nobody."""
+    """Do what the ends of runs mean for others, in the same commit. Nobody is told of a run that continued as new."""
     numbers = [number for number, _ in ended]
     runs = as_json(numbers)
     ids = {"namespace_id": tx.namespace_id, "ids": as_json([run_id for _, run_id in ended]), "now": at}
@@ -101,9 +102,9 @@ def after_ends(tx: Transaction, ended: Sequence[tuple[int, str]], at: Instant) -
     if is_told or has_joined:
         tx.run("drop_followers", {"runs": runs})
     if is_told or has_inbox:
-        # Also what was just told to one of them.
+        # Also what one of them was told just now about another's end.
         tx.run("free_inboxes", {"runs": runs})
-        # What is left is for a retry: until then it wakes nobody.
+        # What is left waits for a retry: until then it wakes nobody.
         tx.run("see_messages", {"runs": runs})
     if is_awaited:
         tx.run("wake_heirs", ids)
@@ -113,5 +114,5 @@ def after_ends(tx: Transaction, ended: Sequence[tuple[int, str]], at: Instant) -
 
 
 def told(run: int, key: str, end: Sequence[Any], at: Instant) -> Row:
-    """The message to a run about the end of another: (id, status, output, error)."""
+    """The row of a message that tells a run of another's end, which is (id, status, output, error)."""
     return (run, "child", key, msgspec.msgpack.encode(ChildEnd(*end)), at, None, None)

@@ -1,4 +1,4 @@
-"""Events: published by an insert alone, and matched with waits by whoever looks later."""
+"""Events: publishing one only inserts it; any worker matches it with waits later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .transactions import Transaction, as_json
 def publish_event(
     tx: Transaction, name: str, payload: bytes, message_id: str | None, trace: str | None, now: Instant | None
 ) -> Sent:
-    """Keep it."""
+    """Keep an event."""
     if is_known(tx, "event", message_id):
         return Sent.DUPLICATE
     at = tx.now(now)
@@ -38,7 +38,7 @@ def publish_event(
 
 
 def insert_events(tx: Transaction, events: Sequence[OutEvent], at: Instant) -> None:
-    """What turns publish."""
+    """Keep the events that turns publish."""
     tx.rows("publish_event", [(tx.namespace_id, event.name, event.payload, at, event.trace) for event in events])
     tx.news |= News.WORK
 
@@ -46,7 +46,7 @@ def insert_events(tx: Transaction, events: Sequence[OutEvent], at: Instant) -> N
 def read_unmatched(
     tx: Transaction, limit: int, after_event: tuple[Instant, int], after_wait: tuple[int, int]
 ) -> Unmatched:
-    """What nobody has looked at."""
+    """Events and waits that nobody has looked at."""
     (at, event), (run, number) = after_event, after_wait
     params = {
         "namespace_id": tx.namespace_id,
@@ -65,7 +65,7 @@ def read_unmatched(
 def find_waits(
     tx: Transaction, event: Event, probes: Sequence[bytes], after: tuple[int, int] | None, limit: int
 ) -> list[EventWait]:
-    """Of the event's name, by each of its probes and by none."""
+    """Waits for the event's name, with one of its probes or none."""
     after_run, after_number = after or (0, 0)
     params = {
         "namespace_id": tx.namespace_id,
@@ -84,7 +84,7 @@ def find_waits(
 
 
 def find_events(tx: Transaction, wait: EventWait, after: int, limit: int, looked: Looked | None) -> list[Event]:
-    """Published since the chain began, and not taken by it."""
+    """Events that were published since the wait's chain began, and not taken by that chain."""
     chain_id = chains_of(tx, [wait.run]).get(wait.run)
     if chain_id is None:
         return []
@@ -103,8 +103,8 @@ def find_events(tx: Transaction, wait: EventWait, after: int, limit: int, looked
 
 
 def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> int:
-    """A message counts from when the event was published: it comes before a timeout that was due later, however late
-    somebody looked."""
+    """Deliver an event to waits. The message counts as sent when the event was published: it comes before a timeout
+    that was due later, however late somebody looked."""
     params = {
         "namespace_id": tx.namespace_id,
         "event": event.id,
@@ -127,7 +127,7 @@ def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> 
 def mark_matched(
     tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], runs: Sequence[NewRun], now: Instant | None
 ) -> None:
-    """They were looked at. Whoever is first begins the runs."""
+    """Remember that these were looked at. The first to do so begins the runs."""
     if events and tx.run("mark_matched", {"ids": as_json(list(events)), "now": tx.now(now)}) and runs:
         start_runs(tx, runs, now)
     if waits:
@@ -139,6 +139,6 @@ def _places(waits: Sequence[EventWait]) -> str:
 
 
 def list_triggers(tx: Transaction, event: str) -> list[Trigger]:
-    """By what workers have declared."""
+    """Workflows that an event of this name begins, by what workers have declared."""
     rows = tx.all("list_triggers", {"namespace_id": tx.namespace_id, "event": event})
     return triggers_of([workflow_version(row) for row in rows], event)

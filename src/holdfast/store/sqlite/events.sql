@@ -1,7 +1,7 @@
--- Events: publishing, and how they and the waits for them find each other.
+-- Events: publishing them, and how events and waits find each other.
 
 -- name: publish_event
--- Published facts; a row of zeros is padding.
+-- Keep events; a row of zeros is padding.
 INSERT INTO events (namespace_id, name, payload, published_at, trace)
 SELECT column1, column2, column3, column4, column5
 FROM (VALUES (?, ?, ?, ?, ?))
@@ -22,7 +22,7 @@ WHERE namespace_id = :namespace_id AND unmatched = 1 AND (run, number) > (:after
 ORDER BY run, number LIMIT :limit;
 
 -- name: find_waits
--- Waits that an event may match: a bounded walk for each of its probes, and then the first of all.
+-- Waits that an event may match: a bounded walk for each of its probes, and then the first of all that were found.
 SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.registered_at,
     waits.unmatched AND EXISTS (
         SELECT 1 FROM events AS older
@@ -39,7 +39,8 @@ CROSS JOIN waits ON waits.id IN (
 ORDER BY waits.run, waits.number LIMIT :limit;
 
 -- name: find_events
--- Events that a wait may match and its chain has not taken. A place is an event's time and id; one that is gone was old.
+-- Events that a wait may match and its chain has not taken, after the event :after. If that one is gone, it was too old
+-- to matter, and the walk begins with the chain.
 WITH place (at) AS (SELECT max(:since, coalesce((SELECT published_at FROM events WHERE id = :after), :since)))
 SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM place
@@ -53,8 +54,8 @@ WHERE (events.published_at > place.at OR events.id > :after)
 ORDER BY events.published_at, events.id LIMIT :limit;
 
 -- name: find_newer_events
--- Those of them that are newer than a place up to which an earlier look has seen all, and those that were only matched since,
--- or are still to be: whoever looks at them now may have missed this wait.
+-- The same for a later look: events after the place up to which an earlier look has seen all, and events that have been
+-- matched since, or are still unmatched. Whoever looks at those at this moment may not see this wait.
 SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM events
 WHERE events.id IN (
@@ -91,7 +92,8 @@ WHERE events.id IN (
 ORDER BY events.published_at, events.id LIMIT :limit;
 
 -- name: find_open
--- Those of some waits that are still there, as they were, whose chains have not taken an event: the first of each chain.
+-- Those of some waits that are still registered as they were, and whose chains have not taken the event: one a chain,
+-- the first.
 SELECT open.id, coalesce(starts.chain_id, runs.id), min(open.number)
 FROM json_each(:waits) AS asked
 CROSS JOIN waits AS open ON open.run = json_extract(asked.value, '$[0]')
@@ -107,12 +109,12 @@ WHERE open.kind = 'event' AND runs.ended_at IS NULL
 GROUP BY coalesce(starts.chain_id, runs.id);
 
 -- name: take_event
--- Chains that have taken an event.
+-- Note the chains that take an event.
 INSERT INTO taken_events (namespace_id, chain_id, event)
 SELECT :namespace_id, value, :event FROM json_each(:chains);
 
 -- name: deliver_event
--- The event, for the waits that get it.
+-- Put the event into the inboxes of the waits' runs.
 INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
 SELECT open.run, runs.lane_id, 'event', :name, :payload, :published_at, open.number, :trace
 FROM json_each(:waits) AS asked
@@ -120,15 +122,15 @@ CROSS JOIN waits AS open ON open.id = asked.value
 CROSS JOIN runs ON runs.number = open.run;
 
 -- name: end_waits
--- Waits that have got what they waited for.
+-- Remove waits that have got their event.
 DELETE FROM waits WHERE id IN (SELECT value FROM json_each(:waits));
 
 -- name: mark_matched
--- Events that were looked at.
+-- Note that events were looked at.
 UPDATE events SET unmatched = 0, matched_at = :now WHERE id IN (SELECT value FROM json_each(:ids)) AND unmatched = 1;
 
 -- name: mark_waits
--- Waits that were looked at.
+-- Note that waits were looked at, unless they were registered anew meanwhile.
 UPDATE waits SET unmatched = 0
 WHERE id IN (
     SELECT seen.id
@@ -138,7 +140,7 @@ WHERE id IN (
 );
 
 -- name: list_triggers
--- All versions of the workflows of which one declares an event; of one that nobody declared nothing is known.
+-- All declared versions of those workflows of which some version declares this event.
 SELECT registered.workflow, registered.version, registered.first_at, registered.declared, '[]'
 FROM registered
 WHERE registered.namespace_id = :namespace_id AND registered.declared IS NOT NULL AND registered.workflow IN (

@@ -1,9 +1,8 @@
 """The store inside a caller's own transaction, on the caller's own thread or task.
 
-The store need not be open for it, and is not opened by it: that may need the write lock, which the caller may hold.
-A caller that is in no transaction gets one, begun for writing at once, so that what is read first still holds when it
-is written by: it stays open for the caller to commit, unless the connection commits everything by itself.
-"""
+The store need not be open, and is not opened here: to open it may need the write lock, which the caller may hold. If
+the caller is in no transaction, one is begun that may write from the start, so that what it reads still holds when it
+writes. It is left open for the caller to commit, unless the connection commits each statement by itself."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class Home(NamedTuple):
     clock: Clock
     max_retention: int | None
     own: Callable[[], sqlite3.Connection | None]
-    """The connection that the store has lent out, if any: the only one to a database in memory."""
+    """The only connection to a database in memory, while the store has lent it out; else None."""
 
 
 class _Executes(Protocol):
@@ -60,7 +59,7 @@ class _Executes(Protocol):
 
 
 class SqliteGuest(Messaging):
-    """What a store does on one connection of a caller."""
+    """The store on one connection of a caller."""
 
     needs_open = False
 
@@ -114,9 +113,9 @@ class SqliteGuest(Messaging):
         return done
 
     def _through(self, connection: Any, deed: Callable[[Transaction], T]) -> T:
-        """SQLAlchemy has to hear of each statement: else it would not know that there is something to commit."""
+        """Execute through SQLAlchemy, which would not know otherwise that there is something to commit."""
         through = _Alchemy(connection)
-        # The first one makes it begin, as it does for any other caller.
+        # The first statement makes SQLAlchemy begin its transaction, as for any other caller.
         through.execute(SQL["has_migrations"])
         return self._on(through, connection.connection.driver_connection, deed)
 
@@ -133,7 +132,7 @@ class SqliteGuest(Messaging):
             return deed(tx)
 
     def _checked(self, connection: _Executes, state: Any) -> int:
-        """The namespace's number, on a connection to this store's own file."""
+        """The namespace's number. Refuses a connection to another file, and a schema that does not fit."""
         home = self._home
         if not self._is_ours(connection, state):
             raise DefinitionError(
@@ -169,7 +168,7 @@ class SqliteGuest(Messaging):
 
 
 def _checked_alchemy(connection: Any) -> bool:
-    """Whether SQLAlchemy's connection has to be awaited. One to another database is refused."""
+    """Whether SQLAlchemy's connection has to be awaited. Refuses one to another kind of database."""
     is_a_session = is_session(connection)
     if not is_a_session and not hasattr(connection, "exec_driver_sql"):
         raise DefinitionError(
@@ -183,7 +182,7 @@ def _checked_alchemy(connection: Any) -> bool:
 
 @contextlib.contextmanager
 def _writing(connection: _Executes, state: Any) -> Iterator[None]:
-    """In a transaction that may write."""
+    """Do what is inside in a transaction that may write."""
     if state.in_transaction:
         yield
         return
@@ -194,7 +193,7 @@ def _writing(connection: _Executes, state: Any) -> Iterator[None]:
         if is_alone:
             connection.execute("COMMIT")
     except BaseException:
-        # Whatever it was, the write lock is not left behind. SQLite itself may have rolled back.
+        # Whatever went wrong, the write lock is not left behind. SQLite may have rolled back by itself.
         if state.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -202,7 +201,7 @@ def _writing(connection: _Executes, state: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _reading_texts(connection: sqlite3.Connection) -> Iterator[None]:
-    """Text is text, whatever its owner has made of it."""
+    """Read text as `str`, whatever the connection's owner has set."""
     owners = connection.text_factory
     connection.text_factory = str
     try:
@@ -212,7 +211,7 @@ def _reading_texts(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 class _Plain:
-    """A sqlite3.Connection whose rows are tuples, whatever its owner has made of them."""
+    """A sqlite3.Connection whose rows are tuples, whatever its owner has set."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -224,7 +223,7 @@ class _Plain:
 
 
 class _Alchemy:
-    """SQLAlchemy's connection, called as sqlite3's is."""
+    """SQLAlchemy's connection with the `execute` of sqlite3."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection

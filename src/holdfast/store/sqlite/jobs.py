@@ -1,4 +1,4 @@
-"""Jobs: what callers on event loops ask of the threads that talk to SQLite, and how answers get back to them."""
+"""Jobs: calls that event loops hand to the threads that talk to SQLite, and how the answers get back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ShortCut: TypeAlias = Callable[[Transaction, Sequence[Any]], list[Any] | None]
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One call. `loop` is where its future lives; None: the caller blocks in a thread of its own."""
+    """One call. `loop` is the loop of its future; None: the caller blocks in a thread of its own."""
 
     deed: Deed
     loop: asyncio.AbstractEventLoop | None
@@ -29,7 +29,7 @@ class Job:
 
 @dataclass(slots=True, eq=False)
 class BatchJob:
-    """A call whose items may go out together with those of others: each is accepted or refused on its own."""
+    """A call whose items may be written together with those of other calls. Each item has an answer of its own."""
 
     deed: BatchDeed
     items: Sequence[Any]
@@ -37,7 +37,7 @@ class BatchJob:
     loop: asyncio.AbstractEventLoop | None
     future: asyncio.Future[Any] | concurrent.futures.Future[Any]
     shortcut: ShortCut | None = None
-    """Does it outside a transaction, in a single statement, or answers None."""
+    """Does it outside a transaction, in a single statement; or answers None if it can't be done like that."""
 
 
 AnyJob: TypeAlias = Job | BatchJob
@@ -55,14 +55,14 @@ class Unit:
         return isinstance(first, Job) and first.is_read
 
     def run(self, tx: Transaction) -> list[Any]:
-        """The answers, one a job. Begins no transaction."""
+        """Do the jobs, in the transaction that is open, and return one answer for each."""
         first = self.jobs[0]
         if isinstance(first, Job):
             return [first.deed(tx)]
         return self._parted(first.deed(tx, self._items(), first.now))
 
     def run_short(self, tx: Transaction) -> list[Any] | None:
-        """The answers by the shortcut, if there is one and it can be taken."""
+        """Do the jobs by their shortcut; None if there is none, or it can't be taken."""
         first = self.jobs[0]
         if isinstance(first, Job) or first.shortcut is None:
             return None
@@ -83,7 +83,7 @@ class Unit:
 
 
 def merged(jobs: Sequence[AnyJob]) -> list[Unit]:
-    """Jobs as units. Batches of one deed become one: they were asked for at the same time, so their order is free."""
+    """Jobs as units. Batches of the same deed become one unit: nobody can tell which of them was asked for first."""
     units: list[Unit] = []
     open_units: dict[tuple[BatchDeed, Instant | None], Unit] = {}
     for job in jobs:
@@ -110,7 +110,7 @@ class Answers:
         self._by_loop.setdefault(job.loop, []).append((job.future, answer, error))
 
     def send(self, *, here: bool) -> None:
-        """Deliver. `here`: the caller's loop is the one running now."""
+        """Deliver the answers. `here`: the callers' loop is the one that is running now."""
         for loop, answers in self._by_loop.items():
             if loop is None or here:
                 _settle(answers)

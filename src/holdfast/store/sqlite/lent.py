@@ -1,10 +1,10 @@
-"""The connection that a transactional step is lent: the step's thread may have it or the store's, never both at once.
+"""The connection that is lent to a transactional step: the step's thread uses it or the store's, never both at once.
 
-Python's sqlite3 holds the interpreter's lock in many calls while it waits for the connection. SQLite, while it has the
-connection, asks Python whether a statement is allowed, or calls a function of the user's, and waits for the
-interpreter's lock. So two threads on one connection can wait for each other for ever, and the whole process with them,
-whatever it holds. That is why each call of the step's thread has the guard, and whoever takes the transaction away from
-it takes the guard first.
+In many calls Python's sqlite3 holds the interpreter lock while it waits for the connection. SQLite, while it has the
+connection, asks Python whether a statement is allowed, or calls one of the user's functions, and waits for the
+interpreter lock. So two threads that use one connection can wait for each other for ever, and stop the whole process.
+That is why the step's thread holds the guard during each call, and why the store takes the guard before it takes the
+transaction away.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PAUSE = 0.001
 
 
 class LentCursor(sqlite3.Cursor):
-    """Whatever executes statements, or goes on with one."""
+    """A cursor that holds the connection's guard in each call that executes something."""
 
     @property
     def _guard(self) -> threading.RLock:
@@ -57,17 +57,17 @@ class LentCursor(sqlite3.Cursor):
 
 
 class LentConnection(sqlite3.Connection):
-    """One that can be taken away from whoever uses it."""
+    """A connection that can be taken away from whoever uses it."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        # The user's functions are called inside statements, and may execute others.
+        # Reentrant: the user's SQL functions are called inside statements, and may execute others.
         self.guard = threading.RLock()
         self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Have it alone, and be asked nothing. A call that is under way is interrupted, with all that it executes."""
+        """Have the connection alone, without the authorizer. A call that is under way is interrupted."""
         is_interrupted = False
         while not self.guard.acquire(timeout=_PAUSE):
             is_interrupted = True
@@ -81,7 +81,7 @@ class LentConnection(sqlite3.Connection):
             self.guard.release()
 
     def _settle(self) -> None:
-        """An interrupt strikes whatever is executed until no statement is half-way through: see to that."""
+        """End all statements: as long as one is half-way through, the interrupt strikes whatever is executed next."""
         for cursor in list(self._cursors):
             cursor.close()
         while True:
@@ -90,7 +90,7 @@ class LentConnection(sqlite3.Connection):
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                     raise
-                # A cursor that its thread is just dropping.
+                # The step's thread is just dropping a cursor that we have not seen.
                 time.sleep(_PAUSE)
             else:
                 return

@@ -1,4 +1,4 @@
-"""A link is a connection that comes back: made when it is needed, thrown away when the database fails under it."""
+"""Links: connections that come back. One is made when it is needed, and thrown away when the database fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOOK_EVERY = 0.05
 
 
 class Role(Enum):
-    """What a link may do. One of a store's links leads: it creates the file and migrates it, before the others come."""
+    """What a link may do. One link of a store leads: it creates and migrates the file before the others use it."""
 
     LEADS = "leads"
     WRITES = "writes"
@@ -70,7 +70,7 @@ class Link:
         return self._open is not None
 
     def use(self) -> Transaction:
-        """The open connection, or a new one. A file that was there and has gone is never made anew."""
+        """The open connection, or a new one. A file that was there before and is gone is not created again."""
         if self._open is None:
             self._open = self._connect()
             self._may_create = False
@@ -103,7 +103,7 @@ class Link:
         self._identity = identity(self.path)
         self._log = None if self.path == MEMORY else Log(self.path)
         tx = Transaction(connection, self._stats, self._clock, namespace_id, self._max_retention)
-        # What others have committed by now is no news.
+        # Commits of others up to now are no news.
         tx.is_overtaken()
         return tx
 
@@ -116,14 +116,15 @@ class Link:
         (is_there,) = connection.execute(SQL["has_migrations"]).fetchone()
         found = connection.execute(SQL["find_namespace"], name).fetchone() if is_there else None
         if found is None:
-            # Another file has taken its place, and the link that leads has not been there yet.
+            # The file was replaced, and the link that leads has not been there yet.
             raise refuse_vanished(self.path)
         return int(found[0])
 
     def refuse_if_vanished(self) -> None:
-        """Raise StoreAway if the file or its log was deleted or replaced: SQLite would go on writing into nothing.
+        """Raise StoreAway if the file or its log was deleted or replaced: SQLite would go on writing into a file that
+        nobody can open any more.
 
-        Looked at now and then, since each look waits for the interpreter lock.
+        It looks only now and then, since each look waits for the interpreter lock.
         """
         if self.path == MEMORY or time.monotonic() - self._looked_at < _LOOK_EVERY:
             return
@@ -134,17 +135,17 @@ class Link:
             try:
                 self._log.refuse_if_removed(self._open.connection)
             except StoreAway:
-                # Whoever asks again must not get an answer for want of a look.
+                # Look again the next time, however soon: nobody may get an answer until then.
                 self._looked_at = 0.0
                 raise
 
     def vanished(self) -> StoreAway:
-        """What to raise then."""
+        """The error to raise for that."""
         self._looked_at = 0.0
         return refuse_vanished(self.path)
 
     def drop(self) -> None:
-        """Throw the connection away; the next use makes a new one. A database in memory is only rolled back."""
+        """Throw the connection away; the next use makes a new one. In memory, only roll back: it is the database."""
         if self._open is None:
             return
         self._open.numbers.clear()

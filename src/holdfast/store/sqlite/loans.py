@@ -1,11 +1,13 @@
 """Connections for transactional steps (see holdfast.store.loans). A loan holds the write lock from its beginning.
 
-In a file each loan is a connection of its own. In memory there is only the writer's: it is lent out between two groups,
-and whatever else is asked for waits until it is back; a step that goes on after its timeout can't be kept off it there.
+For a file, each loan has a connection of its own. In memory there is only the writer's connection: it is lent out
+between two groups of jobs, and all other jobs wait until it is back. A step in memory that goes on after its timeout
+can't be kept from using it.
 
-SQLite itself is told to refuse COMMIT and ROLLBACK while the user's function has the connection, by whichever way they
-come. After an abort, for which the connection is taken from its thread (lent.py), it refuses everything. It is closed
-by whoever knows that its thread is done with it: closing it under a statement that runs would take the process down.
+While the user's function has the connection, SQLite is told to refuse COMMIT and ROLLBACK, however they are sent. After
+an abort, for which the connection is taken away from the step's thread (lent.py), it refuses everything. The connection
+is closed only when the step's thread is known to be done with it: to close it under a running statement would crash the
+process.
 """
 
 from __future__ import annotations
@@ -63,11 +65,11 @@ class SqliteLender:
         self.clock = clock
         self.max_retention = max_retention
         self.writer = writer
-        """Of a database in memory."""
+        """The writer of a database in memory; None for a file."""
         self.lent = lent
         self.tell = tell
-        # Threads of our own, which go when nobody has a loan of ours any more. Whoever waits for the lock is in line,
-        # in one of them: if those who wait had all the threads, the one who has it could not commit and give it back.
+        # Threads of our own, which end when the lender and its loans are gone. Loans wait for the write lock in the one
+        # thread of `line`: if waiting loans could take all threads, the loan that has the lock could not commit.
         self.line = ThreadPoolExecutor(1, "holdfast-sqlite-line")
         self.desk = ThreadPoolExecutor(4, "holdfast-sqlite-loan")
 
@@ -78,7 +80,7 @@ class SqliteLender:
         pass
 
     def opened(self) -> Transaction:
-        """A connection of its own."""
+        """A new connection to the file."""
         require_folder(self.path)
         refuse_lost(self.path)
         connection = connect(self.path, is_lent=True)
@@ -114,7 +116,7 @@ class SqliteLoan:
             self._tx = await self._take()
             await self._apart(self._begin, self._lender.line)
         except BaseException as error:
-            # Whoever gives up waiting leaves no lock behind: what is under way in a thread is told, and waited for.
+            # A caller that gives up leaves no lock behind: the thread that is at work is told, and waited for.
             self._is_aborted = True
             await self._give_back()
             self._is_aborted = False
@@ -136,7 +138,7 @@ class SqliteLoan:
         try:
             return await self._apart(partial(self._commit, turn, now))
         except Exception as error:
-            # Whatever SQLite made of it, the next owner finds it decided.
+            # Whatever became of it in SQLite, the next owner of the run finds it decided.
             return Undone(f"{type(error).__name__}: {error}", is_certain=False)
 
     async def end(self) -> None:
@@ -149,7 +151,7 @@ class SqliteLoan:
             return
         self._is_aborted = True
         connection = self._tx.connection
-        # It waits for the statement that it interrupts.
+        # In a thread, for it waits for the statement that it interrupts.
         cut_off = partial(self._rollback, connection, is_last=False)
         threading.Thread(target=cut_off, name="holdfast-sqlite-abort", daemon=True).start()
 
@@ -174,7 +176,7 @@ class SqliteLoan:
             numbers = tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": as_json([turn.run_id])})
             found = tx.one("find_turn", {"run": numbers[0][1], "seq": turn.seq}) if numbers else None
             if found is None or found[0] is not None:
-                # Somebody's row, whosever: it was not written by this transaction.
+                # There is a row, or the run is gone. This transaction did not write that row, so the turn is refused.
                 return False
             for sent in turn.sent:
                 send(tx, sent, now)
@@ -184,12 +186,13 @@ class SqliteLoan:
             patiently(lambda: tx.connection.execute("COMMIT"), self._lender.path)
         # crash here: both have happened, and whoever takes the run over finds the result.
         self._lender.stats.commits += 1
-        # What the step itself has started or sent over its connection is committed, too: nobody else tells of it.
+        # The step may have started or sent something over its connection, which is committed now and told by nobody
+        # else.
         self._lender.tell(tx.news | News.WORK)
         return True
 
     def _rollback(self, connection: sqlite3.Connection, *, is_last: bool = True) -> None:
-        """Undo what was done. Unless it is the last that is done there, whatever its thread still tries is refused."""
+        """Roll back. Unless the step is known to be done (`is_last`), refuse whatever its thread still tries."""
         with self._lock, contextlib.suppress(sqlite3.Error), _taken(connection):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -221,7 +224,7 @@ class SqliteLoan:
             connection.close()
 
     async def _apart(self, deed: Callable[[], T], threads: Executor | None = None) -> T:
-        """What may wait for the lock or the disk is done in a thread, and to its end whoever gives up waiting."""
+        """Do what may wait for the lock or the disk in a thread, and to its end even if the caller gives up."""
         threads = threads or self._lender.desk
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(threads, deed))
 
@@ -255,7 +258,7 @@ class MemoryLoan(SqliteLoan):
             tx = await taken
         except asyncio.CancelledError:
             if not taken.cancelled():
-                # It was handed over a moment before: whoever else waits for the connection would wait for ever.
+                # It was handed over a moment ago. If it is not taken back, everybody else waits for it for ever.
                 self._writer.take_back()
             raise
         self._lender.lent(tx.connection)
@@ -276,7 +279,7 @@ class MemoryLoan(SqliteLoan):
         return deed()
 
     def abort(self) -> None:
-        # Everybody waits for this connection, so nobody waits for the thread that still has it.
+        # Everybody waits for this connection, so it is taken back at once, though the step's thread may still have it.
         if self._tx is not None:
             self._is_ended = True
             self._return()
@@ -287,7 +290,7 @@ def _taken(connection: sqlite3.Connection) -> contextlib.AbstractContextManager[
 
 
 def _close_unused(opening: asyncio.Future[Transaction]) -> None:
-    """Whoever wanted the connection has given up meanwhile."""
+    """Close a connection that is ready after its caller has given up."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().connection.close()
 

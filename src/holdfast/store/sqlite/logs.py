@@ -1,10 +1,9 @@
 """The log beside a file: whether it is still the one that a connection writes to.
 
-SQLite itself takes a log away only with the last connection, and goes on writing into one that somebody else has
-removed: what is committed there, nobody finds again. Whoever comes then begins another log, and the two know nothing
-of each other. So a process that has lost one never opens that file again: SQLite would join what it still has of the
-old log with the new one.
-"""
+SQLite itself removes a log only with the last connection. If somebody else removes it, an open connection goes on
+writing into the removed file, and nobody finds again what is committed there. The next process begins another log, and
+the two logs know nothing of each other. So a process whose log was removed never opens that database again: SQLite
+would mix what it still has of the old log with the new one."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ from holdfast.errors import StoreAway
 from .connections import beside, identity
 
 _SAVING = 1.0
-"""Seconds for which those who still read are waited for."""
+"""Seconds to wait for readers before a lost log is given up."""
 _lost: set[tuple[int, int]] = set()
 """The files whose logs were removed under this process."""
 
 
 class Log:
-    """What SQLite keeps beside a file for a connection that has read from it: by then it is all there."""
+    """The files of the log, as they were when a connection had first read from the database: by then all are there."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -32,9 +31,9 @@ class Log:
         self._files = {place: found for place in places if (found := identity(place)) is not None}
 
     def refuse_if_removed(self, connection: sqlite3.Connection) -> None:
-        """Raise StoreAway if one of its files was deleted or replaced. What is in the log is saved first, if it can be.
+        """Raise StoreAway if one of the files was deleted or replaced. What the log holds is saved first, if it can be.
 
-        The connection is in no transaction.
+        The connection must be in no transaction.
         """
         found = {place: identity(place) for place in self._files}
         if found == self._files:
@@ -42,7 +41,7 @@ class Log:
         if self._main is not None:
             _lost.add(self._main)
         [removed, *_] = [place for place, file in self._files.items() if found[place] != file]
-        # With another one in its place somebody has begun anew, from what the file was without this log.
+        # Where another log is in its place, somebody works already with the database as it is without this one.
         is_alone = all(file in (None, self._files[place]) for place, file in found.items())
         if is_alone and _is_carried_over(connection):
             saved = f"What it held was carried over into {self._path}"

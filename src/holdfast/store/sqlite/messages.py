@@ -1,4 +1,4 @@
-"""Messages: a sender only inserts, into the inbox of the live run of a chain, each message id once."""
+"""Messages: a sender only inserts, into the inbox of a chain's live run, and each message id once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def insert_messages(tx: Transaction, rows: Sequence[Row]) -> None:
 
 
 def is_known(tx: Transaction, scope: str, message_id: str | None) -> bool:
-    """Whether a message with this id was delivered."""
+    """Whether a message with this id was delivered before."""
     params = {"namespace_id": tx.namespace_id, "scope": scope, "id": message_id}
     return message_id is not None and tx.one("find_message_id", params) is not None
 
 
 def remember(tx: Transaction, scope: str, message_id: str | None, at: Instant) -> None:
-    """It was delivered now."""
+    """Remember that a message with this id is delivered now."""
     if message_id is not None:
         tx.run("insert_message_id", {"namespace_id": tx.namespace_id, "scope": scope, "id": message_id, "now": at})
 
@@ -38,7 +38,8 @@ def send_signal(
     trace: str | None,
     now: Instant | None,
 ) -> Sent:
-    """An id that is known comes first: whoever lost the answer hears that it was sent, though the run has ended."""
+    """Send a signal to the live run of a chain. A known message id is looked for first: a caller that lost the answer
+    is told that the signal was sent, even if the run has ended since."""
     chain = find_chain(tx, run_id)
     if chain is None:
         return Sent.MISSING
@@ -54,13 +55,13 @@ def send_signal(
 
 
 def count_unread(tx: Transaction, run_id: str) -> list[Unread]:
-    """What waits in its inbox."""
+    """How many messages wait in the run's inbox, by kind and name."""
     rows = tx.all("count_unread", {"namespace_id": tx.namespace_id, "id": run_id})
     return [Unread(*row) for row in rows]
 
 
 def send_signals(tx: Transaction, signals: Sequence[tuple[int, OutSignal]], at: Instant) -> None:
-    """What turns send, each with its sender. A run that is not there any more gets nothing, and nobody is told."""
+    """Send the signals of turns, each given with its sender's number. Signals to runs that are gone are dropped."""
     chains = find_chains(tx, [signal.run_id for _, signal in signals])
     targets = {run_id: chain.run for run_id, chain in chains.items()}
     strays = {(run, one.child): one.run_id for run, one in signals if one.child and one.run_id not in targets}

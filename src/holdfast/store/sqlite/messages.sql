@@ -1,8 +1,9 @@
--- Messages: inboxes, the chains that they belong to, and the ids that make each message one.
+-- Messages: inboxes, the chains that they belong to, and the ids by which a message is delivered once.
 
 -- name: find_chains
--- The chains of runs, and the newest run of each, the live one if any is. A run that is live is its own: if one was
--- retried twice, two may be. A chain outlives its first run, and its id too.
+-- The chains of runs, and the newest run of each chain, which is the live one if any is. For a live run, that run
+-- itself: if a run was retried twice, two runs of a chain may be live. A chain and its id outlive the chain's first
+-- run.
 WITH found (id, chain_id, live) AS (
     SELECT asked.value, coalesce(starts.chain_id, asked.value), CASE WHEN runs.ended_at IS NULL THEN runs.number END
     FROM json_each(:ids) AS asked
@@ -37,7 +38,7 @@ CROSS JOIN runs ON runs.number = asked.value
 CROSS JOIN starts ON starts.number = runs.number;
 
 -- name: send_signal
--- Signals for live runs, and every other kind of message but a cancel; a row of zeros is padding.
+-- Send signals, and all other kinds of messages except cancels, to live runs; a row of zeros is padding.
 INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
 SELECT runs.number, runs.lane_id, column2, column3, column4, column5, column6, column7
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
@@ -45,7 +46,7 @@ CROSS JOIN runs ON runs.number = column1
 WHERE runs.ended_at IS NULL;
 
 -- name: count_unread
--- Messages of a run that no turn has taken, by kind and name, but for what is not its body's to read.
+-- How many messages to a run no turn has taken, by kind and name, without those that are not for its body to read.
 SELECT inbox.kind, inbox.name, count(*)
 FROM runs
 CROSS JOIN inbox ON inbox.run = runs.number
@@ -55,7 +56,7 @@ ORDER BY min(inbox.id)
 LIMIT 100;
 
 -- name: send_cancels
--- Ask live children to end, each once in its life. Whoever has only joined a run has no say in that.
+-- Ask live children to end, each once in its life. Only the parent may ask: a run that has joined another may not.
 INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
 SELECT runs.number, runs.lane_id, 'cancel', :payload, :now
 FROM json_each(:asked) AS asked
@@ -69,12 +70,12 @@ WHERE runs.ended_at IS NULL AND starts.parent_id = parent.id;
 SELECT 1 FROM message_ids WHERE namespace_id = :namespace_id AND scope = :scope AND id = :id;
 
 -- name: insert_message_id
--- Remember that it was.
+-- Remember that a message was delivered.
 INSERT INTO message_ids (namespace_id, scope, id, sent_at) VALUES (:namespace_id, :scope, :id, :now);
 
 -- name: move_unread
--- What a run had not read when it failed or was cancelled is read by the one that retries it, which is due by itself. If
--- it was retried before, the newest run of the chain has it.
+-- Messages that a run had not read when it failed or was cancelled go to the run that retries it. They need not wake
+-- it, for it is due by itself. If the run was retried before, the newest run of the chain has the messages.
 UPDATE inbox SET run = :run, lane_id = :lane_id
 WHERE taken = 0 AND kind IN ('signal', 'event', 'hook') AND run IN (
     SELECT ended.number FROM runs AS ended
@@ -91,6 +92,7 @@ WHERE taken = 0 AND kind IN ('signal', 'event', 'hook') AND run IN (
 );
 
 -- name: move_messages
--- What a run that goes on in another has not read is the other's. Of waits, it knows hooks by their numbers.
+-- Messages that a run has not read go to its successor. The number of a wait is kept for hooks only: others are
+-- registered by the successor anew.
 UPDATE inbox SET run = :successor, lane_id = :lane_id, fresh = 1, wait = CASE WHEN kind = 'hook' THEN wait END
 WHERE run = :run AND taken = 0 AND kind IN ('signal', 'event', 'hook', 'cancel');

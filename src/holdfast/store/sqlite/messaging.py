@@ -1,4 +1,4 @@
-"""What is sent to runs, and what is asked before: by a store, and by a guest in a caller's own transaction."""
+"""The contract's methods that send to runs, for the store itself and for a guest in a caller's own transaction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Messaging:
-    """A part of both; the other part executes."""
+    """A part of the store and of its guests, which say how to execute a deed."""
 
     async def _read(self, deed: Callable[[Transaction], T]) -> T:
         raise NotImplementedError

@@ -11,7 +11,7 @@ from holdfast.store.schemas import NOTHING_LACKING, lacking_of, migrations_of, r
 from .connections import patiently
 from .statements import SQL
 
-# A table that is not ours, or has not our columns. SQLite has no code of its own for it.
+# A table that is not ours, or lacks our columns. SQLite has no error code of its own for that.
 _IN_THE_WAY = ("already exists", "already another table", "no such column", "has no column")
 _NOW = "CAST(strftime('%s', 'now') AS INTEGER) * 1000000"
 
@@ -22,7 +22,7 @@ def migrations() -> list[tuple[int, str]]:
 
 
 def migration_sql(*, after: int = 0) -> str:
-    """What migrating a database executes whose schema has this number, 0 if it is empty, as text to run by hand."""
+    """The SQL that migrates a database whose schema has the number `after` (0: it is empty), to run by hand."""
     lacking = lacking_of(migrations(), after)
     if not lacking:
         return NOTHING_LACKING
@@ -35,7 +35,7 @@ def migration_sql(*, after: int = 0) -> str:
 
 
 def split_statements(text: str) -> list[str]:
-    """The statements of a script, one by one: executescript would commit the migration's own transaction."""
+    """The statements of a script, to execute one by one: executescript would commit the migration's transaction."""
     found, lines = [], []
     for line in text.splitlines():
         lines.append(line)
@@ -46,13 +46,13 @@ def split_statements(text: str) -> list[str]:
 
 
 def migrate(connection: sqlite3.Connection, path: str, *, may_change: bool) -> None:
-    """Bring the schema up to date, if that is allowed and needed. Raises StoreTooNew for one that this version can't
-    work with."""
+    """Bring the schema up to date, if that is allowed and needed. Raises StoreTooNew for a schema that this version
+    can't work with."""
     _migrate_or_refuse(connection, path, may_change, "COMMIT")
 
 
 def rehearse(connection: sqlite3.Connection, path: str, *, may_change: bool) -> None:
-    """Refuse what `migrate` would, and leave the file as it is. Nothing stands in the way in one that is empty."""
+    """Refuse a file that `migrate` would refuse, and leave it as it is. An empty file is never refused."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     if pages or not may_change:
         _migrate_or_refuse(connection, path, may_change, "ROLLBACK")

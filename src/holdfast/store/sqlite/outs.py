@@ -1,4 +1,5 @@
-"""What accepted turns give out, in the commit of their rows. All of a batch goes together, noun by noun."""
+"""Writing what accepted turns give out, in the commit of their rows: for all turns of a batch together, noun by
+noun."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .waits import close_waits, register_waits
 
 
 def give_out(tx: Transaction, turns: Sequence[tuple[int, Turn]], at: Instant) -> None:
-    """Each turn with its run's number. Their changes were made already."""
+    """Write what turns give out, each given with its run's number. What they change in their runs is written before."""
     outs = [(run, turn.out) for run, turn in turns if turn.out is not None]
     for run, turn in turns:
         if turn.out is not None and turn.out.truncate:
@@ -25,7 +26,7 @@ def give_out(tx: Transaction, turns: Sequence[tuple[int, Turn]], at: Instant) ->
         close_waits(tx, closed)
     if waits := [(run, wait) for run, out in outs for wait in out.waits]:
         register_waits(tx, waits, at)
-    # Before anything is sent: what is for a run that goes on in this very batch is for its successor.
+    # Before anything is sent: what is sent to a run that continues in this batch is for its successor.
     for run, turn in turns:
         if turn.out is not None and turn.out.successor is not None:
             continue_run(tx, run, turn.run_id, turn.out.successor, at)

@@ -1,10 +1,9 @@
-"""Whether a commit may be made where it is asked for, on the caller's event loop, instead of by the writer's thread.
+"""Whether a commit may be made on the caller's event loop, instead of by the writer's thread.
 
-The way to that thread and back takes more than half of what a quick disk takes to commit. A slow one must not hold a
-loop up: when commits take long, all others go to the thread for a while, for longer each time. One that took long
-among many that did not says nothing, unless it took very long: what counts is an average that follows the last few.
-And where many commit at once, one that happens to go alone is left to the thread, too: meanwhile the next ones gather
-behind it.
+The way to that thread and back takes more than half as long as a quick disk takes to commit. A slow disk must not hold
+up a loop: when commits take long, they go to the thread for a while, and for longer each time. A single slow commit
+among many quick ones does not count, unless it was very slow: what decides is a moving average. And while many commit
+at once, a turn that happens to come alone is left to the thread, too, so that the next turns gather behind it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _AFTER_A_CROWD = 8
 
 
 class Pace:
-    """How quick commits have been. Now and then one is left to the thread, which looks after the log's size."""
+    """How quick commits have been. Now and then one is left to the thread, which also takes care of the log's size."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -32,7 +31,7 @@ class Pace:
         self._pause = _FIRST_PAUSE
 
     def may_try(self) -> bool:
-        """Whether the next one, which goes alone, is likely to be quick."""
+        """Whether the next commit, of a turn that comes alone, may be tried here."""
         if self._crowded:
             self._crowded -= 1
             return False
@@ -42,15 +41,15 @@ class Pace:
         return not self._slow_until or self._monotonic() > self._slow_until
 
     def crowded(self) -> None:
-        """Several went out together."""
+        """To be called when several turns were committed together."""
         self._crowded = _AFTER_A_CROWD
 
     def took(self, seconds: float) -> None:
-        """One was made here."""
+        """To be called after a commit that was made here, with the time that it took."""
         self._left -= 1
         self._average += (seconds - self._average) * _SHARE
         if self._average > _QUICK:
-            # The next that is tried decides, whatever these were.
+            # The next one that is tried decides, however slow these were.
             self._average = _QUICK
             self._slow_until = self._monotonic() + self._pause
             self._pause = min(self._pause * 2, _LONGEST_PAUSE)

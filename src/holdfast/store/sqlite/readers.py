@@ -62,11 +62,11 @@ class Readers:
         using = Use(link)
         while (job := self._queue.get()) is not None:
             self._read(link, using, job)
-            # Else it keeps the loop of whoever asked until somebody else does.
+            # Kept here, it would keep the caller's loop alive until the next job comes.
             del job
         with using:
             link.close()
-        # Nobody may wait for it any more.
+        # The caller may have given up waiting, and cancelled it.
         if done.set_running_or_notify_cancel():
             done.set_result(None)
 

@@ -1,4 +1,4 @@
-"""Pausing runs, and taking away those that have ended: everything a run owns goes with it, never a live run."""
+"""Pausing runs, and removing ended ones with everything they own. A live run is never removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .transactions import Row, Transaction, as_json
 
 
 def pause_runs(tx: Transaction, run_ids: Sequence[str], paused: bool, now: Instant | None) -> list[str]:
-    """A held run's owner gets the last word as a message; any other is found, or not, by its next claim."""
+    """Set the flag. The owner of a held run gets a message that says what holds now; any other run is simply claimed or
+    not claimed."""
     params = {"namespace_id": tx.namespace_id, "ids": as_json(list(run_ids)), "paused": paused}
     changed = tx.all("pause_runs", params)
     if changed:
@@ -28,13 +29,13 @@ def pause_runs(tx: Transaction, run_ids: Sequence[str], paused: bool, now: Insta
 
 
 def delete_runs(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
-    """Those that have ended."""
+    """Remove those of the runs that have ended."""
     params = {"namespace_id": tx.namespace_id, "ids": as_json(list(dict.fromkeys(run_ids)))}
     return _delete(tx, tx.all("find_ended", params))
 
 
 def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instant | None) -> Swept:
-    """A bounded batch of runs, oldest end first, and one of events."""
+    """Remove a bounded batch of runs whose retention is over, oldest first, and one of old events."""
     params = {"namespace_id": tx.namespace_id, "now": tx.now(now), "limit": limit, "before": events_before}
     gone = _delete(tx, tx.all("sweep", params))
     events = [event_id for (event_id,) in tx.all("delete_events", params)]
@@ -52,7 +53,7 @@ def _delete(tx: Transaction, found: Sequence[Row]) -> list[str]:
     owned = ("delete_keys", "delete_journals", "delete_messages", "delete_hook_ids", "delete_hooks", "drop_followers")
     for name in owned:
         tx.run(name, params)
-    # Their waits went when they ended.
+    # Their waits were removed when they ended.
     tx.run("delete_starts", params)
     tx.run("delete_runs", params)
     for _, run_id, _ in found:

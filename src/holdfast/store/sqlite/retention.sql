@@ -1,4 +1,4 @@
--- Retention: pausing runs, and taking away those that have ended with everything they own.
+-- Retention: pausing runs, and removing ended ones with everything they own.
 
 -- name: pause_runs
 -- Set or clear the flag of live runs.
@@ -8,11 +8,11 @@ WHERE namespace_id = :namespace_id AND id IN (SELECT value FROM json_each(:ids))
 RETURNING number, id, owner;
 
 -- name: drop_pauses
--- What their owners were told before counts no more.
+-- Drop earlier messages about pauses: a later one replaces them.
 DELETE FROM inbox WHERE kind = 'pause' AND run IN (SELECT value FROM json_each(:runs));
 
 -- name: find_ended
--- Those of some runs that have ended, with their chains.
+-- Those of some runs that have ended, with the ids of their chains.
 SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
 FROM json_each(:ids) AS asked
 CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value
@@ -28,7 +28,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.expires_at <= :now
 ORDER BY runs.expires_at, runs.number LIMIT :limit;
 
 -- name: give_back_keys
--- Keys that these runs took over from others which live on still: those have them again.
+-- Give the keys of these runs back to those live runs from which they took them over.
 UPDATE keys
 SET run = (
     SELECT before.number
@@ -47,7 +47,7 @@ WHERE (namespace_id, workflow, key) IN (
 ) AND run IN (SELECT value FROM json_each(:runs));
 
 -- name: delete_keys
--- Keys that these runs hold.
+-- The keys that these runs hold.
 DELETE FROM keys
 WHERE (namespace_id, workflow, key) IN (
     SELECT runs.namespace_id, lanes.workflow, starts.key
@@ -63,11 +63,11 @@ WHERE (namespace_id, workflow, key) IN (
 DELETE FROM journal WHERE run IN (SELECT value FROM json_each(:runs));
 
 -- name: delete_messages
--- What nobody read.
+-- Messages that they did not read.
 DELETE FROM inbox WHERE run IN (SELECT value FROM json_each(:runs));
 
 -- name: delete_hook_ids
--- Ids of messages to their hooks.
+-- The ids of messages to their hooks.
 DELETE FROM message_ids
 WHERE namespace_id = :namespace_id AND scope IN (
     SELECT 'hook/' || used_hooks.token
@@ -76,7 +76,7 @@ WHERE namespace_id = :namespace_id AND scope IN (
 );
 
 -- name: delete_hooks
--- Tokens of their hooks.
+-- The tokens of their hooks.
 DELETE FROM used_hooks WHERE run IN (SELECT value FROM json_each(:runs));
 
 -- name: delete_starts
@@ -88,7 +88,7 @@ DELETE FROM starts WHERE number IN (SELECT value FROM json_each(:runs));
 DELETE FROM runs WHERE number IN (SELECT value FROM json_each(:runs)) AND ended_at IS NOT NULL;
 
 -- name: find_empty_chains
--- Those of some chains that have no run any more.
+-- Those of some chains of which no run is left.
 SELECT asked.value
 FROM json_each(:chains) AS asked
 WHERE NOT EXISTS (
@@ -111,17 +111,17 @@ DELETE FROM stream_items
 WHERE namespace_id = :namespace_id AND chain_id IN (SELECT value FROM json_each(:chains));
 
 -- name: delete_taken
--- Which events they have taken.
+-- The notes of which events they have taken.
 DELETE FROM taken_events
 WHERE namespace_id = :namespace_id AND chain_id IN (SELECT value FROM json_each(:chains));
 
 -- name: delete_signal_ids
--- Ids of signals to them.
+-- The ids of signals to them.
 DELETE FROM message_ids
 WHERE namespace_id = :namespace_id AND scope IN (SELECT 'signal/' || value FROM json_each(:chains));
 
 -- name: delete_events
--- Events that are kept no longer.
+-- A batch of old events.
 DELETE FROM events
 WHERE id IN (
     SELECT one.id FROM events AS one
@@ -131,11 +131,11 @@ WHERE id IN (
 RETURNING id;
 
 -- name: forget_events
--- Who has taken them.
+-- The notes of which chains have taken these events.
 DELETE FROM taken_events WHERE event IN (SELECT value FROM json_each(:ids));
 
 -- name: delete_event_ids
--- Message ids of events that are kept no longer.
+-- The message ids of old events.
 DELETE FROM message_ids
 WHERE namespace_id = :namespace_id AND scope = 'event' AND id IN (
     SELECT one.id FROM message_ids AS one

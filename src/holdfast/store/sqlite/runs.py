@@ -1,4 +1,4 @@
-"""Runs as they are read: one, by key, the ended ones, a journal, a page of many."""
+"""Reading runs: one by id or key, those that have ended, a journal, a page of a listing."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from .transactions import Row, Transaction, as_json
 
 
 def get_run(tx: Transaction, run_id: str) -> RunRecord | None:
-    """By id."""
+    """The run with this id."""
     return _only(tx.packed(["select_runs", "get_run"], {"namespace_id": tx.namespace_id, "id": run_id}))
 
 
 def find_run(tx: Transaction, workflow: str, key: str) -> RunRecord | None:
-    """By key."""
+    """The run that holds this key."""
     params = {"namespace_id": tx.namespace_id, "workflow": workflow, "key": key}
     return _only(tx.packed(["select_runs", "find_run"], params))
 
 
 def find_last(tx: Transaction, run_id: str) -> RunRecord | None:
-    """The newest of its chain."""
+    """The newest run of the run's chain."""
     chain = find_chain(tx, run_id)
     return None if chain is None else get_run(tx, chain.run_id)
 
 
 def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]:
-    """Those that have ended."""
+    """Those of the runs that have ended."""
     params = {"namespace_id": tx.namespace_id, "ids": as_json(list(run_ids))}
     try:
         rows = tx.packed(["select_runs", "read_ended"], params)
@@ -53,13 +53,13 @@ def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]:
 
 
 def read_gone(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
-    """Those that are not there."""
+    """Those of the ids that no run has."""
     params = {"namespace_id": tx.namespace_id, "ids": as_json(list(run_ids))}
     return [run_id for (run_id,) in tx.all("read_gone", params)]
 
 
 def read_journal(tx: Transaction, run_id: str) -> list[JournalRow]:
-    """All turns."""
+    """All turns of a run, in order."""
     return [JournalRow(*row) for row in tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run_id})]
 
 
@@ -72,8 +72,8 @@ def list_runs(
 ) -> Page[RunRecord]:
     """One page, newest first.
 
-    Tags and `accept` are tested here, on at most MOST_LOOKED_AT runs: a page may be short, even empty, and have a
-    next one. So it may if its runs are too large to be fetched together.
+    Tags and `accept` are tested here, on about MOST_LOOKED_AT runs: a page may be short or even empty, and still have a
+    next one.
     """
     is_tested = bool(where.tags or accept)
     size = CHUNK if is_tested else limit + 1
@@ -91,7 +91,7 @@ def list_runs(
         looked_at += len(rows)
         for row in rows:
             if len(found) == limit:
-                # `after` is the last one that was looked at, found or not.
+                # `after` is the last run that was looked at, whether it passed the tests or not.
                 return _page(found, after)
             after = row[_CREATED_AT], row[_NUMBER]
             record = run_record(row)

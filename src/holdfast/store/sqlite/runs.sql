@@ -1,13 +1,13 @@
 -- Runs: starting, reading, listing, cancelling. A block without a SELECT of its own follows select_runs.
 
 -- name: find_ids
--- Which of these ids exist already, and as what.
+-- Those of some ids that exist already, with the status of their runs.
 SELECT runs.id, runs.status
 FROM json_each(:ids) AS asked
 CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
 
 -- name: find_holder
--- The run that holds a key, with what decides a conflict.
+-- The run that holds a key, with all that decides what happens to it in a conflict.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
     runs.after_run_id, runs.due_at, runs.blocked IS NOT NULL
 FROM keys
@@ -15,14 +15,14 @@ JOIN runs ON runs.number = keys.run
 WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key;
 
 -- name: find_live
--- The same of a run by its id.
+-- The same columns for a run by its id.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
     runs.after_run_id, runs.due_at, runs.blocked IS NOT NULL
 FROM runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id;
 
 -- name: find_called_off
--- Whether a run is a child that was to end with its parent, and that has ended.
+-- Whether a run is a child that is to end with its parent, and the parent has ended.
 SELECT starts.number
 FROM starts
 WHERE starts.number = :run AND starts.parent_id IS NOT NULL AND starts.on_parent_end = 'cancel' AND NOT EXISTS (
@@ -31,7 +31,7 @@ WHERE starts.number = :run AND starts.parent_id IS NOT NULL AND starts.on_parent
 );
 
 -- name: last_number
--- The largest number ever given to a run; under the write lock the next ones are ours.
+-- The largest number ever given to a run. Whoever holds the write lock may use the next ones.
 SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'runs';
 
 -- name: insert_lane
@@ -53,7 +53,7 @@ FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 WHERE column1 <> 0;
 
 -- name: insert_starts
--- What those runs were started with.
+-- What these runs were started with; a row of zeros is padding.
 INSERT INTO starts (number, due_at, input, seed, key, tags, retention, chain_id, chain_started_at, parent_id, parent_key,
     on_parent_end, forked_from, trace, has_own_retention, origin_id)
 SELECT column1, column2, column3, column4, column5, column6, column7, column8, column9, column10, column11, column12,
@@ -62,7 +62,7 @@ FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 WHERE column1 <> 0;
 
 -- name: find_seed
--- The seed of a run, for one that goes on where it stopped.
+-- The seed of a run, for a run that goes on where it stopped.
 SELECT starts.seed
 FROM runs
 CROSS JOIN starts ON starts.number = runs.number
@@ -79,14 +79,14 @@ INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
 VALUES (:run, :lane_id, 'cancel', :payload, :now);
 
 -- name: find_cancel
--- The cancel of a run that no turn has taken yet.
+-- The cancel that was sent to a run, if no turn has taken it yet.
 SELECT inbox.id, runs.id, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
 FROM runs
 CROSS JOIN inbox ON inbox.run = runs.number AND inbox.kind = 'cancel'
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND inbox.taken = 0;
 
 -- name: end_run
--- End a run from outside; the journal's row is written beside it.
+-- End a run from outside. The row of its journal is inserted by a statement of its own.
 UPDATE runs
 SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq = :next_seq, epoch = :epoch,
     blocked = NULL, expires_at = :now + (
@@ -96,7 +96,7 @@ SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq
 WHERE number = :run AND ended_at IS NULL;
 
 -- name: free_inboxes
--- Messages that no run will read any more. What a run that can be retried has not read waits for that.
+-- Drop messages of ended runs that no run will read any more. Unread messages of a run that can be retried are kept.
 DELETE FROM inbox
 WHERE run IN (SELECT value FROM json_each(:runs)) AND (
     taken = 1 OR kind NOT IN ('signal', 'event', 'hook')
@@ -104,7 +104,8 @@ WHERE run IN (SELECT value FROM json_each(:runs)) AND (
 );
 
 -- name: wake_heirs
--- Runs that waited for these to end begin, not before the time they were asked to, at the latest at their deadline.
+-- Make the runs due that waited for these to end: at the time for which they were asked, or at their deadline if that
+-- is earlier, but not before now.
 UPDATE runs
 SET after_run_id = NULL,
     due_at = max(:now, (
@@ -130,7 +131,8 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :id
 ORDER BY journal.seq;
 
 -- name: select_runs
--- The columns of a run's record, in the order that rows.py reads them; many rows as one, with bytes as hex (see claims.sql).
+-- The columns of a run's record, in the order in which rows.py reads them. Many rows come as one, with bytes as hex
+-- (see claims.sql).
 SELECT '[' || group_concat(json_array(
     runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key, starts.tags,
     runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
@@ -160,7 +162,7 @@ WHERE runs.number = (
 )
 
 -- name: list_runs
--- The newest runs of each lane in each state: bounded walks along an index, and then the newest of all. See end_listed.
+-- The newest runs of each lane in each status, by bounded walks along an index; end_listed takes the newest of these.
 WHERE runs.number IN (
     SELECT listed.number
     FROM lanes AS wanted
@@ -172,7 +174,8 @@ WHERE runs.number IN (
             WHERE one.lane_id = wanted.id AND one.status = state.value
 
 -- name: list_by_key
--- Runs that were started with a key, whether they still hold it or not: few, so they are not walked for. See end_few.
+-- Runs that were started with a key, whether they still hold it or not. They are few, so no walk is needed: see
+-- end_few.
 WHERE runs.number IN (
     SELECT one.number
     FROM starts AS given
@@ -182,7 +185,7 @@ WHERE runs.number IN (
         AND one.status IN (SELECT value FROM json_each(:statuses))
 
 -- name: list_by_parent
--- The children of a run, in the same way.
+-- The children of a run, likewise.
 WHERE runs.number IN (
     SELECT one.number
     FROM starts AS given
@@ -192,27 +195,27 @@ WHERE runs.number IN (
         AND one.status IN (SELECT value FROM json_each(:statuses))
 
 -- name: and_parent
--- Those of them that are children of a run.
+-- Of the runs with a key, only the children of a run.
 AND given.parent_id = :parent
 
 -- name: and_before
--- After the cursor.
+-- Only runs that come after the cursor.
 AND (one.created_at, one.number) < (:cursor_at, :cursor_number)
 
 -- name: and_since
--- Created then or later.
+-- Only runs created at this time or later.
 AND one.created_at >= :since
 
 -- name: and_until
--- Created earlier than then.
+-- Only runs created before this time.
 AND one.created_at < :until
 
 -- name: and_workflow
--- Of this workflow only.
+-- Only runs of this workflow.
 AND wanted.workflow = :workflow
 
 -- name: end_walk
--- The end of a walk along one lane and state.
+-- The end of a walk along one lane and status.
 ORDER BY one.created_at DESC, one.number DESC LIMIT :limit
         )
 

@@ -1,7 +1,7 @@
--- The schema's own state: which migrations were applied, and the namespaces.
+-- The state of the schema itself: which migrations were applied, and the namespaces.
 
 -- name: create_migrations
--- The one table that is there before the first migration.
+-- The one table that exists before the first migration.
 CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);
 
 -- name: has_migrations
@@ -25,5 +25,5 @@ INSERT OR IGNORE INTO namespaces (name) VALUES (:name);
 SELECT id FROM namespaces WHERE name = :name;
 
 -- name: list_files
--- Which files a connection is to.
+-- Which files a connection has open.
 PRAGMA database_list;

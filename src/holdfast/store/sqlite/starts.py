@@ -1,4 +1,4 @@
-"""Starting runs: many at once where nothing can be in the way, one by one where a key decides."""
+"""Starting runs: those without a key all together, those with a key one by one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .transactions import Row, Transaction, as_json
 
 
 def start_runs(tx: Transaction, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
-    """Create what is not there yet. A start that is sent again finds its own run: created is False then."""
+    """Create the runs that do not exist yet. A start that is sent again finds its own run, with created=False."""
     at = tx.now(now)
     return [answer for part in parts_of(runs) for answer in _start_part(tx, runs[part], at)]
 
@@ -45,7 +45,7 @@ def _start_part(tx: Transaction, runs: Sequence[NewRun], at: Instant) -> list[St
 
 
 class Creation(NamedTuple):
-    """A run to insert, and the run that has to end before it begins."""
+    """A run to insert, and the run that has to end before it begins, if any."""
 
     run: NewRun
     after_run_id: str | None = None
@@ -59,20 +59,21 @@ def _start_keyed(tx: Transaction, run: NewRun, at: Instant) -> StartedRun:
         return StartedRun(again.id, again.status, created=False)
     holder = _holder(tx, run.workflow, run.key)
     if run.takes_key_of is not None:
-        # Nobody may hold the key any more: whoever took it over is gone.
+        # If nobody holds the key any more, a run that took it over was removed since.
         giver = holder or live_run(tx, run.takes_key_of)
         if giver is None or giver.id != run.takes_key_of or not giver.status.is_final:
             return _instead(tx, run.takes_key_of, holder)
     after: str | None = None
     if holder is not None:
-        # Whose life counts: a run that went on as another workflow keeps its key, which is one of its workflow's.
+        # Whether the holder lives is decided by the last run of its chain. A holder that continued as another workflow
+        # still has the key, which belongs to its own workflow's name.
         last = _last_of(tx, holder)
         if run.takes_key_of is None and not _gives_way(tx, last, run):
             return StartedRun(holder.id, holder.status, created=False)
         if last.status.is_final:
             after = _still_before(tx, last)
         else:
-            # One that was called off has its cancel already.
+            # With "restart" the holder is a child that was called off, and has its cancel already.
             after = last.id if run.on_conflict == "restart" else _replace(tx, last, run.id, at)
     number = _create(tx, [Creation(run, after)], at)
     tx.run("hold_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key, "run": number})
@@ -81,28 +82,28 @@ def _start_keyed(tx: Transaction, run: NewRun, at: Instant) -> StartedRun:
 
 
 def _instead(tx: Transaction, wanted: str, holder: Live | None) -> StartedRun:
-    """What to answer when the key can't be taken over: the run that holds it, else the one that was to give it up."""
+    """The answer if the key can't be taken over: the run that holds it, or else the run that was to give it up."""
     found = holder or live_run(tx, wanted)
     if found is None:
-        # Deleted meanwhile: the caller asks for it and gets None.
+        # It was deleted meanwhile: the caller will ask for it and get None.
         return StartedRun(wanted, RunStatus.CANCELLED, created=False)
     return StartedRun(found.id, found.status, created=False)
 
 
 def _gives_way(tx: Transaction, last: Live, run: NewRun) -> bool:
-    """Whether the holder of a key leaves it to the run that asks for it."""
+    """Whether the holder of a key has to leave it to the run that asks for it."""
     if run.parent_key is not None and last.status is RunStatus.COMPLETED:
-        # A child that is asked for anew: what it was asked for is done.
+        # A later try of the parent asks for its child anew, and that has done its work already.
         return False
     if run.on_conflict != "restart" or last.status.is_final:
         return run.on_conflict in ("restart", "replace")
-    # Nor can what the end of a parent has called off be what is waited for.
+    # A live holder keeps its key, unless it is a child that its parent's end has called off: nobody can wait for that.
     called_off = {"run": last.number, "namespace_id": tx.namespace_id}
     return run.parent_key is not None and tx.one("find_called_off", called_off) is not None
 
 
 def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str | None:
-    """Cancel the live holder of a key. Returns whom the new run has to wait for."""
+    """Cancel the live holder of a key. Returns the run that the new one has to wait for, if any."""
     reason = f"replaced by run {new_id}"
     if not old.has_begun:
         end_unbegun(tx, old, reason, at)
@@ -112,11 +113,11 @@ def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str | None
 
 
 def _still_before(tx: Transaction, ended: Live) -> str | None:
-    """Whom a run that ended unbegun had to wait for, if that lives on: then so does whoever gets the key."""
+    """The run that an ended holder still had to wait for when it ended. If that run lives, the new one waits for it."""
     before = live_run(tx, ended.after_run_id) if ended.after_run_id else None
     if before is None:
         return None
-    # Only those who still wait were told that it goes on in another.
+    # It may have continued as new since: only runs that were still waiting were made to wait for the successor.
     last = _last_of(tx, before)
     return None if last.status.is_final else last.id
 
@@ -133,7 +134,7 @@ def _holder(tx: Transaction, workflow: str, key: str) -> Live | None:
 
 
 def _create(tx: Transaction, creations: Sequence[Creation], at: Instant) -> int:
-    """Insert the runs and return the last one's number."""
+    """Insert the runs and return the number of the last."""
     found = tx.one("last_number", {})
     first = 1 + (found[0] if found else 0)
     lanes: dict[Lane, int] = {}
@@ -158,17 +159,17 @@ def _create(tx: Transaction, creations: Sequence[Creation], at: Instant) -> int:
 
 
 def create_run(tx: Transaction, run: NewRun, at: Instant) -> tuple[int, int]:
-    """Insert one run, whoever holds its key; returns its number and its lane's."""
+    """Insert one run without regard to its key; returns the numbers of the run and of its lane."""
     return _create(tx, [Creation(run)], at), lane_id(tx, Lane(run.workflow, run.version, run.queue))
 
 
 def _due_at(run: NewRun, at: Instant) -> Instant:
-    """When it was asked to begin."""
+    """When the run was asked to begin."""
     return at + run.delay if run.due_at is None else run.due_at
 
 
 def _first_due(run: NewRun, after: str | None, at: Instant) -> Instant | None:
-    """When it is to be claimed: to begin, or to be told that its deadline came first."""
+    """When the run is to be claimed: to begin, or to be ended because its deadline came first."""
     times = [] if after else [_due_at(run, at)]
     deadline_at = _deadline_at(run, at)
     if deadline_at is not None:
@@ -222,7 +223,7 @@ def _start_row(tx: Transaction, number: int, run: NewRun, at: Instant) -> Row:
 
 
 def lane_id(tx: Transaction, lane: Lane) -> int:
-    """The lane's number; a new lane is made known."""
+    """The lane's number. A new lane is inserted."""
     params = {"namespace_id": tx.namespace_id, "workflow": lane.workflow, "version": lane.version, "queue": lane.queue}
     row = tx.one("find_lane", params)
     if row is None:

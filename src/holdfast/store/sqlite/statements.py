@@ -1,13 +1,13 @@
 """The SQL blocks of this dialect, by name. They live in .sql files beside this one; no SQL is made here.
 
-A block whose text holds one group of bare question marks takes rows: its group is repeated, and the rows are padded
-with zeros up to the next of a few fixed sizes, so that any number of rows is one statement whose text SQLite has seen
-before. (Not with nulls: for each None, as for each bytes object, the driver looks for an adapter, and that takes longer
-than to bind it.) In all others parameters have names.
+A block with one group of bare question marks takes rows: the group is repeated, and the rows are padded with zeros up
+to one of a few fixed sizes, so that any number of rows makes a statement whose text SQLite has seen before. (Not with
+nulls: for each None, as for each bytes object, the driver looks for an adapter, which takes longer than binding it.) In
+all other blocks the parameters have names.
 
-Few calls matter: each call into SQLite gives the interpreter lock away and has to wait for it, and beside a busy event
-loop that is what a commit costs. So rows go in together, and names become positions: the driver looks up each name with
-a call of its own.
+It matters that calls are few: each call into SQLite lets go of the interpreter lock and then has to wait for it, and
+beside a busy event loop that is most of what a commit costs. So rows are inserted together, and named parameters become
+positions: the driver looks up each name by a call of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def repeat_group(text: str, size: int) -> str:
 
 
 class SqliteBlocks(Blocks):
-    """The blocks, and those that take rows."""
+    """The blocks of this dialect, some of which take rows."""
 
     def __init__(self) -> None:
         super().__init__(__package__, questioned)

@@ -1,6 +1,6 @@
-"""The SQLite store: the contract's methods, each handed to the writer or a reader. The noun files do them.
+"""The SQLite store: each method of the contract is handed to the writer or a reader, and done by the noun files.
 
-Those about messages are in messaging.py, those about events that meet waits, values and managing in life.py.
+The methods that send to runs are in messaging.py; those about matching events, values, streams and managing in life.py.
 """
 
 from __future__ import annotations
@@ -60,9 +60,8 @@ T = TypeVar("T")
 class SqliteStore(LifeStore):
     """Runs in one SQLite file, or in memory, where each store is a database of its own.
 
-    With `inline` there are no threads: each call is done before its coroutine gives way, in one order, for simulations.
-    `clock` stands in for the host's clock wherever `now` is not given.
-    """
+    With `inline` there are no threads: each call is done before its coroutine first suspends. Simulations need that
+    order. `clock` takes the place of the host's clock wherever `now` is not given."""
 
     is_remote = False
 
@@ -82,13 +81,13 @@ class SqliteStore(LifeStore):
         self.max_retention = max_retention
         self.stats = Stats()
         if path != MEMORY:
-            # Where it is now: the process may go to another folder.
+            # The process may change its working directory later.
             path = os.path.abspath(path)
         self._path = path
         self._clock = clock
         self._lent: sqlite3.Connection | None = None
         self._resting: asyncio.AbstractEventLoop | None = None
-        """The loop that has committed a turn by itself in the turn it is in."""
+        """The event loop that has committed a turn by itself in its current iteration, if any."""
         self._is_open = False
         self._openers = 0
         self._opening = threading.Lock()
@@ -114,21 +113,21 @@ class SqliteStore(LifeStore):
             self._writer.resume()
             self._readers.resume()
         try:
-            # The first job connects and migrates. It takes no write lock: whoever only reads needs none, and somebody
-            # may hold it for long.
+            # The first job connects and migrates. It is a read: to open a store that is up to date takes no write lock,
+            # which somebody may hold for long.
             await self._submit(_do_nothing, is_read=True)
             self._is_open = True
         finally:
             with self._opening:
                 self._openers -= 1
-                # Whoever else is trying still needs it.
+                # Unless somebody else who is opening the store still needs it.
                 if not self._openers and not self._is_open:
                     self._writer.stop()
 
     async def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            # To its end, whoever gives up waiting for it: it lets go of the locks of workers.
+            # It is done to its end even if the caller gives up: it lets go of the locks of workers.
             self._closing = asyncio.ensure_future(self._close())
             await asyncio.shield(self._closing)
 
@@ -140,8 +139,9 @@ class SqliteStore(LifeStore):
         finally:
             with self._renewing:
                 self._renewal.close()
-            # The writer alone and last: SQLite then empties its log into the file, which is the whole database again,
-            # and does so in the writer's thread. If two went at once, each might leave it to the other.
+            # The writer's connection is closed alone and last: then SQLite, in the writer's thread, empties its log
+            # into the file, which is the whole database again. Of two that close at once each might leave that to the
+            # other.
             try:
                 await asyncio.wrap_future(self._writer.stop())
             finally:
@@ -271,7 +271,7 @@ class SqliteStore(LifeStore):
         self._refuse_closed()
         deed = partial(workers.renew_lease, worker_id=worker_id, lease=lease, now=now)
         if self._is_shared:
-            # In memory there is one connection, so this waits its turn with the others.
+            # In memory there is one connection, so the renewal waits in line with all other jobs.
             future: concurrent.futures.Future[Instant | None] = concurrent.futures.Future()
             self._writer.submit(Job(deed, None, future))
             return future.result()
@@ -297,7 +297,7 @@ class SqliteStore(LifeStore):
         try:
             await self._write(partial(workers.remove_worker, worker_id=worker_id))
         finally:
-            # Also if nobody could be told: it is at work no more, and its row is reaped when its lease lapses.
+            # Even if the row could not be removed: the worker has stopped, and is reaped when its lease lapses.
             self._locks.release(worker_id)
 
     async def list_workers(self) -> list[WorkerRecord]:
@@ -333,12 +333,12 @@ class SqliteStore(LifeStore):
         if shortcut is not None and items and self._resting is not loop:
             found = self._writer.commit_here(shortcut, items)
         if found is not None:
-            # What else is asked for in this turn of the loop, by other workers here, goes out together.
+            # Other turns of the same iteration of the loop, of other workers here, are left to the writer, together.
             self._resting = loop
             loop.call_soon(self._rested)
             future.set_result(found)
         elif items:
-            # A copy: it is on its way when this returns, and the list is the caller's.
+            # A copy, for the list is the caller's, and is read after this returns.
             self._writer.submit(BatchJob(deed, list(items), now, loop, future, shortcut))
         else:
             future.set_result([])
@@ -359,7 +359,7 @@ class SqliteStore(LifeStore):
         return await future
 
     def _look_for_others(self) -> None:
-        """Ask the writer's connection whether anybody else has committed. Called by the watcher's thread."""
+        """Have the writer's connection asked whether anybody else has committed. The watcher's thread calls this."""
         with contextlib.suppress(StoreError):
             self._writer.submit(Job(self._tell_if_overtaken, None, concurrent.futures.Future(), is_read=True))
 

@@ -1,6 +1,6 @@
-"""What the noun files get to work with: one open transaction, statements by name, the time, and what they have to tell.
+"""`Transaction`, which the noun files work with: one open transaction, statements by name, the time, and news to tell.
 
-A transaction neither begins nor commits here; the writer does that, for a whole group of them.
+It neither begins nor commits: the writer does that, for a whole group of jobs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _packed: msgspec.json.Decoder[list[Row]] = msgspec.json.Decoder(list[tuple[Any, 
 
 
 def host_clock() -> Instant:
-    """The store's own clock, where none is given: the host's."""
+    """The store's own clock if no other is given: the host's."""
     return time.time_ns() // 1000
 
 
@@ -38,31 +38,31 @@ def as_json(value: object) -> str:
 
 @dataclass(slots=True)
 class Transaction:
-    """One connection in the hands of one thread. `news` tells the writer who may wait for this."""
+    """A connection in the hands of one thread. `news` says what the jobs have done that others may wait for."""
 
     connection: sqlite3.Connection
     stats: Stats
     clock: Clock
     namespace_id: int = 0
     max_retention: int | None = None
-    """For how long a run is kept after its end at most."""
+    """The longest time for which a run is kept after its end."""
     numbers: dict[str, int] = field(default_factory=dict)
-    """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
+    """The numbers of runs that this process has claimed, by id, so that turns need no lookup."""
     workers: set[str] = field(default_factory=set)
-    """Those that have claimed here while they were registered."""
+    """The workers that have claimed here while they were registered."""
     news: News = News.NONE
     version: int = 0
-    """SQLite's own count of what other connections have committed, as it was last seen."""
+    """SQLite's own count of commits by other connections, as it was last seen."""
     may_checkpoint: bool = True
 
     def checkpoint(self, may: bool) -> None:
-        """Whether a commit from here on may also carry the log over into the file, which takes long."""
+        """Set whether a commit may also carry the log over into the file, which takes long."""
         if may is not self.may_checkpoint:
             self.connection.execute(CHECKPOINT if may else NO_CHECKPOINT)
             self.may_checkpoint = may
 
     def now(self, given: Instant | None) -> Instant:
-        """The time that counts: the caller's, else the store's."""
+        """The time that counts: the given one, else that of the store's clock."""
         return self.clock() if given is None else given
 
     def all(self, name: str, params: Mapping[str, Any]) -> list[Row]:
@@ -75,9 +75,9 @@ class Transaction:
         return rows[0] if rows else None
 
     def packed(self, names: Sequence[str], params: Mapping[str, Any]) -> list[Row]:
-        """The rows of a statement that packs them into one, in no order. The names are its fragments.
+        """The rows of a statement that packs them all into one, in any order. `names` are the statement's fragments.
 
-        Raises sqlite3.DataError if they are larger than a string can be; the transaction goes on.
+        Raises sqlite3.DataError if they are larger than a string can be; the transaction stays open.
         """
         [(text,)] = self._execute(tuple(names), params).fetchall()
         return [] if text is None else _packed.decode(text)
@@ -98,7 +98,7 @@ class Transaction:
             self.connection.execute(text, values)
 
     def is_overtaken(self) -> bool:
-        """Whether another connection, of this process or another, has committed since this was last asked."""
+        """Whether another connection, of this process or any other, has committed since this was last asked."""
         seen = self.version
         (self.version,) = self.connection.execute("PRAGMA data_version").fetchone()
         return self.version != seen

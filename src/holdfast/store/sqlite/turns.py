@@ -1,7 +1,7 @@
-"""Turns and row-only writes. Whether a journal's row was inserted decides about everything else in its turn.
+"""Turns and row-only writes. Whether the row of a turn is inserted decides about everything else in that turn.
 
-All rows go in as one statement, which inserts all of them or none. Only if it fails is it found out, one by one, which
-turns are refused and which were accepted before.
+All rows of a batch are one statement, which inserts all or none. Only if it fails are the turns tried one by one, to
+find out which of them are refused and which were accepted before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from .transactions import Row, Transaction, as_json
 
 
 def commit_plain(tx: Transaction, turns: Sequence[Turn]) -> list[bool] | None:
-    """The hot path, outside any transaction: turns that only insert rows are one statement. None: not this way."""
+    """The hot path, outside any transaction: turns that only insert rows are one statement. None: it can't be done like
+    this."""
     if len(turns) > LARGEST or any(turn.change is not None or turn.taken or turn.out is not None for turn in turns):
         return None
     rows = _rows(tx, turns)
@@ -33,7 +34,7 @@ def commit_plain(tx: Transaction, turns: Sequence[Turn]) -> list[bool] | None:
 
 
 def commit_turns(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> list[bool]:
-    """Insert the rows, then change what the accepted ones change."""
+    """Insert the rows, then do what the accepted turns do beside."""
     answers: list[bool] = []
     inserted: list[Turn] = []
     refused: set[str] = set()
@@ -60,7 +61,7 @@ def _insert_all(tx: Transaction, turns: Sequence[Turn]) -> bool:
 
 
 def _insert_one(tx: Transaction, turn: Turn, inserted: list[Turn], refused: set[str]) -> bool:
-    """Accept or refuse one turn. What follows a refused turn of the same run is refused with it."""
+    """Accept or refuse one turn. Later turns of the same run are refused with it."""
     rows = _rows(tx, [turn])
     if not rows or turn.run_id in refused:
         return False
@@ -70,7 +71,7 @@ def _insert_one(tx: Transaction, turn: Turn, inserted: list[Turn], refused: set[
         inserted.append(turn)
         return True
     if found is not None and found[0] == turn.epoch:
-        # Accepted before, and its answer was lost: what it changes is changed already.
+        # It was accepted before, and the answer was lost: what it changes was changed then.
         return True
     refused.add(turn.run_id)
     tx.numbers.pop(turn.run_id, None)
@@ -78,13 +79,13 @@ def _insert_one(tx: Transaction, turn: Turn, inserted: list[Turn], refused: set[
 
 
 def _rows(tx: Transaction, turns: Sequence[Turn]) -> list[Row]:
-    """The rows to insert, without those of runs that don't exist."""
+    """The rows to insert; those of runs that don't exist are left out."""
     numbers = tx.numbers
     missing = {turn.run_id for turn in turns if turn.run_id not in numbers}
     if missing:
         params = {"namespace_id": tx.namespace_id, "ids": as_json(list(missing))}
         numbers.update((run_id, number) for run_id, number in tx.all("find_numbers", params))
-    # A bytearray is bound as it is; for bytes the driver looks for an adapter first, at three times the cost.
+    # A bytearray is bound as it is. For bytes the driver looks for an adapter first, which costs three times as much.
     return [
         (numbers[turn.run_id], turn.seq, turn.epoch, turn.at, bytearray(turn.data))
         for turn in turns
@@ -93,7 +94,7 @@ def _rows(tx: Transaction, turns: Sequence[Turn]) -> list[Row]:
 
 
 def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
-    """What inserted turns change beside the journal."""
+    """Do what inserted turns do beside the journal."""
     changes: dict[str, Row] = {}
     taken: list[int] = []
     ended: list[tuple[int, str]] = []
@@ -121,7 +122,7 @@ def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
 
 
 def write_rows(tx: Transaction, writes: Sequence[RowWrite], _: Instant | None) -> list[bool]:
-    """Row-only writes: park, hand back, block. An end is none of them, it needs a turn."""
+    """Row-only writes: park, hand back or block a run. To end one takes a turn."""
     asked = as_json([(write.run_id, write.worker_id, write.epoch) for write in writes])
     held: dict[int, int] = dict(tx.packed(["write_rows"], {"namespace_id": tx.namespace_id, "writes": asked}))
     changes: dict[str, Row] = {}

@@ -1,8 +1,8 @@
 -- Turns: the hot path. One insert for all journal rows of a commit, and little else.
 
 -- name: commit_turns
--- Many journal rows, all or none; a row of zeros is padding. A row of a run that was deleted, or before a checkpoint, has no
--- epoch and refuses them all, as one does whose place is taken.
+-- Many journal rows, all or none; a row of zeros is padding. For a run that was deleted, or a place before a
+-- checkpoint, the epoch is null, which refuses all rows, as a row at a taken place does.
 INSERT INTO journal (run, seq, epoch, at, data)
 SELECT column1, column2,
     (SELECT CASE WHEN runs.cut_seq > column2 THEN NULL ELSE column3 END FROM runs WHERE runs.number = column1),
@@ -11,23 +11,25 @@ FROM (VALUES (?, ?, ?, ?, ?))
 WHERE column1 <> 0;
 
 -- name: find_turn
--- Whose row is at this seq; no epoch if the place is free, nothing if the run is not there. For a row that a checkpoint has
--- let go the checkpoint's epoch stands: if that is a turn's own, so was the row, for an epoch's rows follow each other.
+-- The epoch of the row at this seq; null if the place is free, no row if the run does not exist. For a row that was
+-- removed by a checkpoint, the checkpoint's epoch is the answer: if that is the turn's own, so was the row's, for the
+-- rows of an epoch follow one another.
 SELECT coalesce(journal.epoch, CASE WHEN runs.cut_seq > :seq THEN runs.cut_epoch END)
 FROM runs
 LEFT JOIN journal ON journal.run = runs.number AND journal.seq = :seq
 WHERE runs.number = :run;
 
 -- name: find_numbers
--- The numbers of runs that this process did not claim.
+-- The numbers of runs by their ids.
 SELECT runs.id, runs.number
 FROM json_each(:ids) AS asked
 CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
 
 -- name: change_runs
--- What accepted turns and guarded row-only writes change in their runs; a row of zeros is padding. One that becomes
--- pending again was not begun.
--- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.
+-- What accepted turns and guarded row-only writes change in their runs; a row of zeros is padding. A run that becomes
+-- pending again was never begun.
+-- A run whose worker was reaped stays due: its turn was accepted because nobody has taken the run over yet, and
+-- somebody must.
 WITH change (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error, longest) AS (
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 )
@@ -48,7 +50,7 @@ FROM change
 WHERE runs.number = change.run AND runs.ended_at IS NULL;
 
 -- name: write_rows
--- Which of these writes, by position, still have the owner and epoch that they were made with, and their runs.
+-- Those writes, by position, whose runs still have the owner and epoch that the write expects, with the runs' numbers.
 SELECT '[' || group_concat(json_array(asked.key, runs.number)) || ']'
 FROM json_each(:writes) AS asked
 CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = json_extract(asked.value, '$[0]')
@@ -56,18 +58,18 @@ WHERE runs.owner = json_extract(asked.value, '$[1]') AND runs.epoch = json_extra
     AND runs.ended_at IS NULL;
 
 -- name: drop_messages
--- Messages that accepted turns took in; a cancel stays behind, so that it is the only one.
+-- Remove messages that accepted turns have taken in. A cancel is kept, so that no second one can come.
 DELETE FROM inbox WHERE kind <> 'cancel' AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: take_cancels
--- Cancels that accepted turns took in.
+-- Mark cancels that accepted turns have taken in.
 UPDATE inbox SET taken = 1, fresh = 0
 WHERE kind = 'cancel' AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: truncate_journal
--- What came before a checkpoint.
+-- Remove what came before a checkpoint.
 DELETE FROM journal WHERE run = :run AND seq < :seq;
 
 -- name: cut_journal
--- From where on the journal goes.
+-- Note where the journal begins now.
 UPDATE runs SET cut_seq = :seq, cut_epoch = :epoch WHERE number = :run;

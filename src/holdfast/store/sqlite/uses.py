@@ -1,11 +1,12 @@
-"""Who uses a connection, and how a process forks beside those who do: a child finds none of the parent's open.
+"""Who uses a connection, and how forks are made safe: a child process inherits none of the connections open.
 
-SQLite keeps a table of the locks that this process has on a file, and a child inherits the table without the locks. If
-a transaction is open at the fork, the child waits for ever for a lock that nobody has, with a connection of its own,
-too. If a connection is only open, the child believes to have the lock that says so; whoever closes the file's last one
-then deletes the log under it, and what the child commits is lost. So a fork waits for the transaction under way, closes
-the connection behind it, and each link opens another one when it is needed. Connections that are lent to steps, and
-those of callers, are not ours to close. A database in memory is its connection, and stays with the parent.
+SQLite keeps a table of the locks that the process has on a file, and a child inherits the table without the locks. If a
+transaction is open at the fork, the child waits for ever for a lock that nobody has, even with a connection of its own.
+If a connection is merely open, the child believes that it has the lock which says so. When another process then closes
+the last connection that it knows of, it deletes the log that the child uses, and what the child commits is lost. So a
+fork waits for the transaction under way and closes the connection; each link opens another one when it is needed. Lent
+connections, and those of callers, are not ours to close. A database in memory is its connection, and stays with the
+parent.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from .connections import MEMORY
 from .links import Link
 
 _PATIENCE = 5.0
-"""Seconds that a fork waits at most: whoever it waits for may wait for another process that has the write lock."""
+"""Seconds that a fork waits at most: the transaction under way may itself wait for another process."""
 
 
 class Use:
-    """Held by whoever uses a link: by one thread at a time, which is not to ask for it again."""
+    """Held while a link is used: by one thread at a time, which must not acquire it again."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
@@ -53,9 +54,9 @@ class Use:
         self.release()
 
     def rest(self, until: float) -> bool:
-        """Have nobody use the link, and its connection closed. False: it is in use, and was for all that time."""
+        """Keep everybody from using the link, and close its connection. False: it was in use until that time."""
         if self._thread == threading.get_ident():
-            # A signal's handler forks in the midst of a transaction of its own thread: to wait is to wait for ever.
+            # A signal handler forks during a transaction of its own thread: to wait for that is to wait for ever.
             return False
         if not self._lock.acquire(timeout=max(until - time.monotonic(), 0)):
             return False
@@ -63,19 +64,19 @@ class Use:
         return True
 
     def go_on(self) -> None:
-        """Whoever wants to may use it again."""
+        """Let the link be used again."""
         self._lock.release()
 
 
 _uses: WeakSet[Use] = WeakSet()
 _resting: list[Use] = []
-# Held during a fork, so that nobody begins to use what was not there yet when it looked.
+# Held during a fork, so that no link is made that the fork has not seen.
 _making = threading.RLock()
 
 
 @functools.cache
 def heed_forks() -> None:
-    """Have forks of this process wait for those who use a connection, from now on."""
+    """From now on, have forks of this process wait for connections that are in use."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
 

@@ -1,4 +1,4 @@
-"""Values and streams: live state that belongs to a chain, set and sent by turns and by steps."""
+"""Values and streams: live state of a chain, written by turns and by steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .transactions import Row, Transaction
 
 
 def send(tx: Transaction, sent: StepItems | StepValue, now: Instant | None) -> None:
-    """What a transactional step has sent."""
+    """Write what a transactional step has sent."""
     if isinstance(sent, StepItems):
         append_items(tx, sent, now)
     else:
@@ -22,7 +22,7 @@ def send(tx: Transaction, sent: StepItems | StepValue, now: Instant | None) -> N
 
 
 def set_value(tx: Transaction, run_id: str, name: str, value: bytes, epoch: int, now: Instant | None) -> None:
-    """As a step sets it. Of a run that was deleted nothing is kept."""
+    """Set a value for a step. Nothing is set if the run was deleted, or claimed since."""
     sender = _find_sender(tx, run_id, epoch)
     if sender is not None:
         tx.rows("set_value", [(tx.namespace_id, sender.chain_id, name, value, tx.now(now))])
@@ -30,7 +30,7 @@ def set_value(tx: Transaction, run_id: str, name: str, value: bytes, epoch: int,
 
 
 def set_values(tx: Transaction, values: Sequence[tuple[int, str, bytes]], at: Instant) -> None:
-    """As turns set them: (run, name, value). The last one of a name counts."""
+    """Set values for turns: (run, name, value). Of several for one name, the last counts."""
     chains = chains_of(tx, list({run for run, _, _ in values}))
     last = {(chains[run], name): value for run, name, value in values}
     tx.rows("set_value", [(tx.namespace_id, chain_id, name, value, at) for (chain_id, name), value in last.items()])
@@ -38,7 +38,7 @@ def set_values(tx: Transaction, values: Sequence[tuple[int, str, bytes]], at: In
 
 
 def read_value(tx: Transaction, run_id: str, name: str) -> bytes | None:
-    """The last one."""
+    """The chain's value of this name."""
     chain = find_chain(tx, run_id)
     if chain is None:
         return None
@@ -47,12 +47,12 @@ def read_value(tx: Transaction, run_id: str, name: str) -> bytes | None:
 
 
 def list_values(tx: Transaction, run_id: str, after: str, limit: int) -> list[ValueName]:
-    """Behind a name."""
+    """The chain's values after a name."""
     return [ValueName(*row) for row in _names(tx, "list_values", run_id, after, limit)]
 
 
 def list_streams(tx: Transaction, run_id: str, after: str, limit: int) -> list[StreamName]:
-    """Behind a name."""
+    """The chain's streams after a name."""
     return [StreamName(*row) for row in _names(tx, "list_streams", run_id, after, limit)]
 
 
@@ -65,7 +65,8 @@ def _names(tx: Transaction, block: str, run_id: str, after: str, limit: int) -> 
 
 
 def append_items(tx: Transaction, sent: StepItems, now: Instant | None) -> None:
-    """As a step sends them. A successor's step of the same key is another one; that of a retry is the same."""
+    """Add items for a step. A step with the same key in a run that this one retries is the same step; in a run that
+    this one continues it is another."""
     sender = _find_sender(tx, sent.run_id, sent.epoch)
     if sender is None:
         return
@@ -98,7 +99,7 @@ def append_items(tx: Transaction, sent: StepItems, now: Instant | None) -> None:
 
 
 def append_outs(tx: Transaction, items: Sequence[tuple[int, str, bytes]], at: Instant) -> None:
-    """As turns send them: (run, stream, payload)."""
+    """Add items for turns: (run, stream, payload)."""
     chains = chains_of(tx, list({run for run, _, _ in items}))
     streams: defaultdict[tuple[str, str], list[tuple[int, bytes]]] = defaultdict(list)
     for run, stream, payload in items:
@@ -120,7 +121,7 @@ class _Sender(NamedTuple):
 
 
 def _find_sender(tx: Transaction, run_id: str, epoch: int) -> _Sender | None:
-    """The run whose step sends something; None if it is gone, or somebody has claimed it since."""
+    """The run whose step sends something; None if it is gone, or was claimed since."""
     row = tx.one("find_sender", {"namespace_id": tx.namespace_id, "id": run_id, "epoch": epoch})
     return None if row is None else _Sender(*row)
 
@@ -131,7 +132,7 @@ def _last_place(tx: Transaction, chain_id: str, stream: str) -> int:
 
 
 def read_items(tx: Transaction, run_id: str, stream: str, after: int, limit: int) -> list[StreamRecord]:
-    """Behind a place."""
+    """Items after a place, in order."""
     chain = find_chain(tx, run_id)
     if chain is None:
         return []

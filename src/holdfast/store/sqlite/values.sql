@@ -1,7 +1,7 @@
 -- Values and streams: live state of chains.
 
 -- name: set_value
--- The last one that was set counts; a row of zeros is padding.
+-- Set values; a row of zeros is padding.
 INSERT INTO chain_values (namespace_id, chain_id, name, value, set_at)
 SELECT column1, column2, column3, column4, column5
 FROM (VALUES (?, ?, ?, ?, ?))
@@ -13,7 +13,7 @@ ON CONFLICT (namespace_id, chain_id, name) DO UPDATE SET value = excluded.value,
 SELECT value FROM chain_values WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND name = :name;
 
 -- name: list_values
--- Which values there are.
+-- The names of a chain's values after a name.
 SELECT name, length(value), set_at
 FROM chain_values
 WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND name > :after
@@ -25,20 +25,21 @@ SELECT coalesce(max(place), 0) FROM stream_items
 WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream = :stream;
 
 -- name: find_sender
--- A run whose step sends something, and its chain, unless somebody has claimed it since.
+-- The run whose step sends something, and its chain, unless the run was claimed since.
 SELECT runs.number, coalesce(starts.chain_id, runs.id)
 FROM runs
 CROSS JOIN starts ON starts.number = runs.number
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND runs.epoch <= :epoch;
 
 -- name: last_item
--- The last execution of a step that has sent anything, and how far it got.
+-- The last execution of a step that has sent anything, and the number of its last item.
 SELECT epoch, attempt, number FROM stream_items
 WHERE run = :run AND stream = :stream AND step = :step
 ORDER BY epoch DESC, attempt DESC, number DESC LIMIT 1;
 
 -- name: was_retried
--- Whether a run that this one retries has sent anything by a step: one of the same chain, for a fork has another.
+-- Whether a step has sent anything in a run that this one retries. Those are of the same chain; a fork has another
+-- chain.
 WITH RECURSIVE earlier (run, forked_from) AS (
     SELECT number, forked_from FROM starts WHERE number = :run
     UNION ALL
@@ -60,7 +61,7 @@ FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?))
 WHERE column1 <> 0;
 
 -- name: read_items
--- Items behind a place.
+-- Items after a place.
 SELECT place, payload, step, attempt, at, reset, (
     SELECT coalesce(starts.origin_id, starts.chain_id, runs.id)
     FROM runs
@@ -72,7 +73,7 @@ WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream = :stream
 ORDER BY place LIMIT :limit;
 
 -- name: list_streams
--- Which streams there are, and where each ends: from one name to the next, whatever lies between.
+-- The streams after a name, and where each ends. It goes from one name to the next by the index, past all items.
 WITH RECURSIVE found (stream) AS (
     SELECT min(stream) FROM stream_items
     WHERE namespace_id = :namespace_id AND chain_id = :chain_id AND stream > :after

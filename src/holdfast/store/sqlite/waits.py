@@ -1,4 +1,5 @@
-"""Waits and hooks: what runs have registered, and payloads for tokens. The delete of a row decides who was first."""
+"""Waits and hooks: registering, closing, and payloads for tokens. Whoever deletes a hook's row is first to resume
+it."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _BECAME = {"used": Sent.USED, "closed": Sent.EXPIRED, "ended": Sent.ENDED}
 
 
 def register_waits(tx: Transaction, waits: Sequence[tuple[int, NewWait]], at: Instant) -> None:
-    """Waits that turns register. Whoever matches events looks at them from now on."""
+    """Register the waits of turns. From now on, whoever matches events looks at them."""
     tx.rows("register_waits", [_row(run, wait, at) for run, wait in waits])
     if any(wait.kind == "event" for _, wait in waits):
         tx.news |= News.WORK
@@ -30,31 +31,31 @@ def _row(run: int, wait: NewWait, at: Instant) -> Row:
 
 
 def close_waits(tx: Transaction, waits: Sequence[tuple[int, int]]) -> None:
-    """Waits that are over for their runs: (run, number)."""
+    """Remove waits that are over for their runs: (run, number)."""
     _bury(tx, tx.all("close_waits", {"waits": as_json(list(waits))}), "closed")
     tx.news |= News.VALUES
 
 
 def drop_waits(tx: Transaction, runs: Sequence[int]) -> None:
-    """All waits of runs that have ended."""
+    """Remove all waits of runs that have ended."""
     _bury(tx, tx.all("drop_waits", {"runs": as_json(list(runs))}), "ended")
 
 
 def _bury(tx: Transaction, gone: Iterable[Row], became: str) -> None:
-    """Remember the tokens among what was deleted, so that whoever comes with one hears what became of it."""
+    """Remember what became of deleted hooks, to tell whoever comes with their tokens."""
     rows = [(tx.namespace_id, token, run, became) for token, run in gone if token is not None]
     if rows:
         tx.rows("bury_hooks", rows)
 
 
 def read_waits(tx: Transaction, run_id: str) -> list[WaitRecord]:
-    """What the live run of the chain has registered."""
+    """The waits of the live run of the chain."""
     chain = find_chain(tx, run_id)
     return [] if chain is None else [wait_record(row) for row in tx.all("read_waits", {"run": chain.run})]
 
 
 def find_hook(tx: Transaction, token: str) -> WaitRecord | None:
-    """The open hook."""
+    """The open hook with this token's digest."""
     row = tx.one("find_hook", {"namespace_id": tx.namespace_id, "token": token})
     return None if row is None else wait_record(row[:-2])
 
@@ -62,7 +63,7 @@ def find_hook(tx: Transaction, token: str) -> WaitRecord | None:
 def resume_hook(
     tx: Transaction, token: str, payload: bytes, message_id: str | None, trace: str | None, now: Instant | None
 ) -> Sent:
-    """Deliver, or say why not."""
+    """Deliver a payload to an open hook, or say why that can't be done."""
     at = tx.now(now)
     scope = f"hook/{token}"
     if is_known(tx, scope, message_id):

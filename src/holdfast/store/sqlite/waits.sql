@@ -1,8 +1,9 @@
 -- Waits and hooks: what runs have registered, and tokens that are open no more.
 
 -- name: register_waits
--- Waits of a turn; a row of zeros is padding. A number registered anew is replaced. A token that this run's hook has used
--- up stays so, and one that another live run has given out stays with that one.
+-- Register waits; a row of zeros is padding. A wait that is registered anew with a number replaces the earlier one. A
+-- hook of this run whose token was used is not opened again, and a token that another live run has given out stays with
+-- that run.
 INSERT INTO waits (namespace_id, run, number, kind, name, match, probe, schema, token, expires_at, registered_at, since,
     unmatched)
 SELECT runs.namespace_id, runs.number, column2, column3, column4, column5, column6, column7, column8, column9, column10,
@@ -22,7 +23,7 @@ SET kind = excluded.kind, name = excluded.name, match = excluded.match, probe = 
 ON CONFLICT DO NOTHING;
 
 -- name: close_waits
--- Waits that are over.
+-- Remove waits that are over.
 DELETE FROM waits
 WHERE id IN (
     SELECT closed.id
@@ -33,11 +34,11 @@ WHERE id IN (
 RETURNING token, run;
 
 -- name: drop_waits
--- Waits of runs that have ended.
+-- Remove the waits of runs that have ended.
 DELETE FROM waits WHERE run IN (SELECT value FROM json_each(:runs)) RETURNING token, run;
 
 -- name: bury_hooks
--- Tokens that are open no more, and why; a row of zeros is padding.
+-- Remember why hooks are no longer open; a row of zeros is padding.
 INSERT INTO used_hooks (namespace_id, token, run, became)
 SELECT column1, column2, column3, column4
 FROM (VALUES (?, ?, ?, ?))
@@ -57,7 +58,7 @@ CROSS JOIN runs ON runs.number = waits.run
 WHERE waits.namespace_id = :namespace_id AND waits.token = :token;
 
 -- name: find_used_hook
--- What became of a token that is open no more.
+-- What became of a hook that is no longer open.
 SELECT became FROM used_hooks WHERE namespace_id = :namespace_id AND token = :token;
 
 -- name: resume_hook
@@ -65,7 +66,7 @@ SELECT became FROM used_hooks WHERE namespace_id = :namespace_id AND token = :to
 DELETE FROM waits WHERE id = :id;
 
 -- name: read_waits
--- What a run has registered, in the order of asking.
+-- The waits of a run, in the order in which it asked for them.
 SELECT runs.id, waits.number, waits.kind, waits.name, waits.match, waits.schema, waits.expires_at, waits.registered_at
 FROM waits
 CROSS JOIN runs ON runs.number = waits.run

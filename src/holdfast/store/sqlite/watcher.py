@@ -1,8 +1,8 @@
-"""Wake-ups: whoever subscribed hears of commits, its own store's at once, those of other processes by watching a file.
+"""Wake-ups: subscribers hear of their own store's commits at once, and of other processes' commits by watching a file.
 
-While there are subscribers, a thread looks at the write-ahead log's time and size. An idle database is never queried,
-and no file is opened: closing a descriptor of a database file drops the locks that SQLite holds on it. The log is
-written before its commit can be seen, and a disk may take its time in between: so after a write we ask several times.
+While there are subscribers, a thread looks at the time and size of the write-ahead log. An idle database is never
+queried, and no file is opened: closing a descriptor of a database file drops the locks that SQLite holds on it. The log
+is written before the commit can be seen, and a disk may take long in between: so after a write we ask several times.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from holdfast.store.subscribers import Subscribers
 
 _EVERY = 0.01
 _GRAIN = 20_000_000
-"""Nanoseconds within which two writes may carry the same time."""
+"""Nanoseconds within which two writes may get the same time from the file system."""
 _LONGEST = 5_000_000_000
-"""What has not come so long after it was written is found by those who look for themselves."""
+"""Nanoseconds after a write for which we ask. Later commits are found by those who look for themselves now and then."""
 
 
 class Watcher:
@@ -36,7 +36,7 @@ class Watcher:
     def _begin(self) -> None:
         if self._file is not None:
             self._stop = threading.Event()
-            # Looked at here: what is written from now on counts, however late the thread gets to run.
+            # Looked at here, so that every later write counts, however late the thread gets to run.
             arguments = (self._file, self._stop, _look_at(self._file))
             threading.Thread(target=self._watch, args=arguments, name="holdfast-sqlite-watcher", daemon=True).start()
 
@@ -47,7 +47,7 @@ class Watcher:
 
     def _watch(self, file: str, stop: threading.Event, seen: tuple[int, int]) -> None:
         # A second write within the same tick of the file's clock does not show, nor does the commit that follows a
-        # write: so we ask once more after that tick, and then at times that are further and further apart.
+        # write. So we ask once more after that tick, and then at growing intervals.
         pause = _GRAIN
         while not stop.wait(_EVERY):
             found = _look_at(file)
@@ -58,7 +58,7 @@ class Watcher:
                 pause *= 2
             else:
                 continue
-            # It may have been ourselves: only the writer's own connection can tell whether anybody else wrote.
+            # It may have been our own write: only the writer's connection can tell whether anybody else has committed.
             self._look()
 
 

@@ -1,4 +1,4 @@
-"""Workers: announcing, leaving, and ending the leases of the dead."""
+"""Workers: registering, leaving, and ending the leases of dead ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def register_worker(
     registrations: Sequence[Registration],
     now: Instant | None,
 ) -> Instant:
-    """The lock first: a row without one could be taken for a dead worker's."""
+    """Announce a worker. Its lock is taken first: a row without a lock could be taken for that of a dead worker."""
     at = tx.now(now)
     asked = lanes_json(lanes)
     params = {
@@ -60,14 +60,14 @@ def register_worker(
 
 
 def renew_lease(tx: Transaction, worker_id: str, lease: int, now: Instant | None) -> Instant | None:
-    """One statement; a worker that was reaped has no row to renew."""
+    """Extend a lease. A worker that was reaped has no row to renew."""
     at = tx.now(now)
     params = {"namespace_id": tx.namespace_id, "id": worker_id, "now": at, "lease_until": at + lease}
     return at if tx.run("renew_lease", params) else None
 
 
 def seem_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, now: Instant | None) -> bool:
-    """Whether a reap would find anyone. It only reads, so that looking for the dead costs no write lock."""
+    """Whether a reap would find dead workers. It only reads, so that looking for them takes no write lock."""
     dead, taken = _find_dead(tx, locks, worker_id, tx.now(now))
     for descriptor in taken.values():
         os.close(descriptor)
@@ -75,7 +75,8 @@ def seem_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, now: Instant
 
 
 def reap_workers(tx: Transaction, locks: ProcessLocks, worker_id: str, now: Instant | None) -> list[str]:
-    """Runs of the dead become due, their rows go. Their locks are held meanwhile, so that nobody else does it too."""
+    """Make the runs of dead workers due and remove the workers' rows. Their locks are held meanwhile, so that nobody
+    else does the same."""
     at = tx.now(now)
     dead, taken = _find_dead(tx, locks, worker_id, at)
     try:
@@ -92,7 +93,7 @@ def reap_workers(tx: Transaction, locks: ProcessLocks, worker_id: str, now: Inst
 
 
 def release_strays(tx: Transaction, worker_id: str, held: Sequence[str], now: Instant | None) -> list[str]:
-    """Runs that this worker was given by a claim whose answer it never got."""
+    """Hand back runs that this worker got by a claim whose answer was lost."""
     params = {"namespace_id": tx.namespace_id, "id": worker_id, "held": as_json(list(held)), "now": tx.now(now)}
     strays = [run_id for (run_id,) in tx.all("release_strays", params)]
     for run_id in strays:
@@ -103,12 +104,12 @@ def release_strays(tx: Transaction, worker_id: str, held: Sequence[str], now: In
 
 
 def remove_worker(tx: Transaction, worker_id: str) -> None:
-    """The worker leaves; what it still held is treated like a dead one's."""
+    """Remove a worker. Runs that it still holds are treated like those of a dead one."""
     _release(tx, [worker_id], tx.now(None))
 
 
 def list_workers(tx: Transaction, locks: ProcessLocks) -> list[WorkerRecord]:
-    """Every worker whose lease holds, but for those of this host whose process is gone."""
+    """Every worker whose lease holds, except for those on this host whose processes are gone."""
     now = tx.now(None)
     rows = tx.all("list_workers", {"namespace_id": tx.namespace_id})
     return [worker_record(row) for row in rows if row[_LEASE_UNTIL] >= now and not _is_gone(row, locks)]
@@ -122,9 +123,10 @@ def _is_gone(row: Row, locks: ProcessLocks) -> bool:
 
 
 def _find_dead(tx: Transaction, locks: ProcessLocks, worker_id: str, at: Instant) -> tuple[list[str], dict[str, int]]:
-    """Ids of the dead, and the locks taken to make sure of it, after all was read: they are the caller's to let go.
+    """The ids of dead workers, and the locks that were taken to make sure of it, which the caller has to let go.
 
-    Dead is: lapsed, or its process is gone, or an owner of runs without a row: its claim came after it was reaped.
+    A worker is dead if its lease has lapsed, if its process is gone, or if it owns runs but has no row: then its claim
+    came after it was reaped. Locks are taken after everything is read, since reading may fail.
     """
     rows = tx.all("list_workers", {"namespace_id": tx.namespace_id})
     owners = [owner for (owner,) in tx.all("list_owners", {"namespace_id": tx.namespace_id})]

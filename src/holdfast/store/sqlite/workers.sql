@@ -1,7 +1,7 @@
 -- Workers: leases, who is alive, what is registered.
 
 -- name: register_worker
--- Announce a worker; again is the same as once, with a new lease.
+-- Announce a worker. To announce it again extends its lease.
 INSERT INTO workers (namespace_id, id, host, pid, has_lock, started_at, renewed_at, lease_until, lanes)
 VALUES (:namespace_id, :id, :host, :pid, :has_lock, :now, :now, :lease_until, :lanes)
 ON CONFLICT (namespace_id, id) DO UPDATE
@@ -9,7 +9,7 @@ SET host = excluded.host, pid = excluded.pid, has_lock = excluded.has_lock, rene
     lease_until = excluded.lease_until, lanes = excluded.lanes;
 
 -- name: insert_registered
--- Remember when a version was first seen, and what was last declared of it.
+-- Remember when a version was first registered, and what was last declared of it.
 INSERT INTO registered (namespace_id, workflow, version, first_at, declared, on_event)
 VALUES (:namespace_id, :workflow, :version, :now, :declared, :on_event)
 ON CONFLICT (namespace_id, workflow, version) DO UPDATE
@@ -17,7 +17,7 @@ SET declared = coalesce(excluded.declared, registered.declared),
     on_event = CASE WHEN excluded.declared IS NULL THEN registered.on_event ELSE excluded.on_event END;
 
 -- name: wake_blocked
--- A newly started worker may hold the fix: blocked runs of its lanes are tried at once.
+-- Make the blocked runs of some lanes due at once: a worker that has just started may have the mended code.
 UPDATE runs
 SET due_at = min(coalesce(due_at, :now), :now)
 WHERE blocked IS NOT NULL AND owner IS NULL AND ended_at IS NULL
@@ -36,14 +36,14 @@ UPDATE workers SET renewed_at = :now, lease_until = :lease_until
 WHERE namespace_id = :namespace_id AND id = :id;
 
 -- name: list_workers
--- Every worker that has not left or been reaped.
+-- Every worker that has neither left nor been reaped.
 SELECT id, host, pid, has_lock, started_at, renewed_at, lease_until, lanes
 FROM workers
 WHERE namespace_id = :namespace_id
 ORDER BY started_at, id;
 
 -- name: list_owners
--- Everyone who owns a run, by hops along the index of owners.
+-- Every owner of a run. It hops along the index from one owner to the next.
 WITH RECURSIVE owners (owner) AS (
     SELECT min(runs.owner) FROM runs
     WHERE runs.namespace_id = :namespace_id AND runs.owner IS NOT NULL
@@ -58,12 +58,12 @@ WITH RECURSIVE owners (owner) AS (
 SELECT owner FROM owners WHERE owner IS NOT NULL;
 
 -- name: reap_workers
--- What the dead held becomes due at once. next_seq stays null, so that the next claim is a takeover.
+-- Make the runs of dead workers due at once. Their next_seq stays null, so that the next claim is a takeover.
 UPDATE runs SET owner = NULL, due_at = :now
 WHERE namespace_id = :namespace_id AND owner IN (SELECT value FROM json_each(:workers));
 
 -- name: release_strays
--- What a worker owns without knowing it goes back as if handed back: nothing of it was begun.
+-- Hand back runs that a worker owns without knowing it: nothing of them was begun, so the next claim is no takeover.
 UPDATE runs
 SET owner = NULL, due_at = :now,
     next_seq = (SELECT coalesce(max(journal.seq) + 1, 0) FROM journal WHERE journal.run = runs.number)
@@ -71,5 +71,5 @@ WHERE namespace_id = :namespace_id AND owner = :id AND id NOT IN (SELECT value F
 RETURNING id;
 
 -- name: remove_worker
--- The dead leave.
+-- Remove workers.
 DELETE FROM workers WHERE namespace_id = :namespace_id AND id IN (SELECT value FROM json_each(:workers));

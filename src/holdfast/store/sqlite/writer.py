@@ -1,9 +1,9 @@
-"""The writer: all that one store writes goes through one thread, and what is asked for meanwhile goes out together.
+"""The writer: one thread writes everything for one store, and whatever is asked for during a commit shares the next.
 
-There is no timer and no delay: alone, a job is one commit; under load, all that queued up during a commit is the next
-one. Answers leave after the commit. A job that fails, fails alone; if the database fails, all do and nothing happened.
-A single statement that nobody else is in line with may be executed by the caller itself: see pace.py.
-"""
+There is no timer and no delay: a job that comes alone is one commit; under load, all jobs that queued up during a
+commit are the next one. Answers leave after the commit. A job that fails, fails alone; if the database fails, all jobs
+of the group fail and nothing happened. A turn that is a single statement, with no other job in line, may be committed
+by its caller: see pace.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Lent: TypeAlias = Callable[[Transaction], None]
 
 
 class Writer:
-    """One connection that writes. `tell` is called after a commit that others may wait for."""
+    """The connection that writes. `tell` is called after a commit that others may wait for."""
 
     def __init__(self, link: Link, stats: Stats, tell: Callable[[News], None], *, inline: bool) -> None:
         self._link = link
@@ -41,19 +41,19 @@ class Writer:
         self._queue: queue.SimpleQueue[AnyJob | concurrent.futures.Future[None] | Lent] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_stopped = False
-        # Inline, a job may hold it and signal a subscriber that submits the next one.
+        # Reentrant: inline, a job that holds it may signal a subscriber, which submits the next job.
         self._lock = threading.RLock()
         self._is_back = threading.Semaphore(0)
         self._using = Use(link)
-        """Held by the thread, or a caller that commits by itself."""
+        """Held by the thread, or by a caller that commits by itself."""
         self._pace = Pace()
         self._ahead = Ahead(link.path)
         self._lendings: list[Lent] = []
         self._later: list[AnyJob] = []
-        """Inline: who waits for the connection while it is lent, and what."""
+        """Inline only: those who wait to be lent the connection, and jobs that wait until it is back."""
 
     def submit(self, job: AnyJob) -> None:
-        """Have it done with the next commit. Raises StoreClosed once the writer was stopped."""
+        """Have a job done with the next commit. Raises StoreClosed once the writer was stopped."""
         with self._lock:
             self._refuse_stopped()
             if self._is_inline and self._lendings:
@@ -68,7 +68,7 @@ class Writer:
             self._queue.put(job)
 
     def commit_here(self, shortcut: ShortCut, items: Sequence[Any]) -> list[Any] | None:
-        """Do it now, if that does not take long. None: it must be submitted; whatever was done may be done again."""
+        """Do it now, unless that may take long. None: it has to be submitted; doing it twice does no harm."""
         if len(items) > 1:
             self._pace.crowded()
             return None
@@ -79,7 +79,7 @@ class Writer:
         try:
             return self._by_caller(shortcut, items)
         except Exception:
-            # Somebody else has the write lock, or the database is the trouble: the thread waits for it, or says so.
+            # Somebody else has the write lock, or the database is in trouble: the thread waits, or says what is wrong.
             return None
         finally:
             self._using.release()
@@ -102,7 +102,7 @@ class Writer:
         return found
 
     def lend(self, lent: Lent) -> None:
-        """Hand the connection out between two groups. Until `take_back` everything else waits. Raises as `submit`."""
+        """Lend the connection between two groups of jobs. All jobs wait until `take_back`. Raises as `submit`."""
         with self._lock:
             self._refuse_stopped()
             if not self._is_inline:
@@ -113,7 +113,7 @@ class Writer:
                 lent(self._link.use())
 
     def take_back(self) -> None:
-        """What waited goes on."""
+        """The lent connection is back: go on with what has waited."""
         if not self._is_inline:
             self._is_back.release()
             return
@@ -148,12 +148,12 @@ class Writer:
         return done
 
     def _work(self) -> None:
-        # Nothing of a group is kept while this waits for the next one: it would keep the loops of those who asked.
+        # While this waits, it keeps nothing of the last group, which would keep the callers' loops alive.
         while self._serve([self._queue.get()]):
             pass
 
     def _serve(self, found: list[AnyJob | concurrent.futures.Future[None] | Lent]) -> bool:
-        """Do this, and what was queued since, as one group. False: the writer was told to stop."""
+        """Do these jobs, and those queued since, as one group. False: the writer was told to stop."""
         while not self._queue.empty():
             found.append(self._queue.get())
         jobs = [one for one in found if isinstance(one, (Job, BatchJob))]
@@ -170,14 +170,14 @@ class Writer:
             if isinstance(one, concurrent.futures.Future):
                 with self._using:
                     self._link.close()
-                # Nobody may wait for it any more.
+                # The caller may have given up waiting, and cancelled it.
                 if one.set_running_or_notify_cancel():
                     one.set_result(None)
                 return False
         return True
 
     def execute(self, jobs: Sequence[AnyJob]) -> None:
-        """All of them in one transaction, and then their answers: whoever gets one may use the connection at once."""
+        """Do all jobs in one transaction and then send the answers, when the connection is free again."""
         with self._using:
             news, answers = self._committed(jobs)
         if news:
@@ -199,7 +199,7 @@ class Writer:
             self._link.refuse_if_vanished()
             news = tx.news
         except BaseException as error:
-            # Nothing of the group was committed, or nobody can tell: every job hears of it and may be sent again.
+            # Nothing of the group was committed, or nobody can tell: every job gets the error, and may be sent again.
             self._link.drop()
             answers = Answers()
             for job in jobs:
@@ -223,7 +223,8 @@ class Writer:
             self._alone(tx, units[0], answers)
 
     def _short(self, tx: Transaction, unit: Unit, answers: Answers) -> bool:
-        """One statement that is its own transaction. False: it has to be done the long way, nothing has happened."""
+        """Do it as one statement, which is its own transaction. False: nothing happened, the long way has to be
+        taken."""
         try:
             found = self._link.turnstile.begin(lambda: unit.run_short(tx), self._link.path)
         except Exception as error:
@@ -239,7 +240,7 @@ class Writer:
         return True
 
     def _alone(self, tx: Transaction, unit: Unit, answers: Answers) -> None:
-        """One unit needs no savepoint: if it fails, the transaction does."""
+        """Do one unit. It needs no savepoint: if it fails, the whole transaction is rolled back."""
         self._begin_transaction(tx)
         try:
             found = unit.run(tx)
@@ -248,7 +249,7 @@ class Writer:
                 raise
             self._rollback(tx)
             if len(unit.jobs) > 1:
-                # Merged batches are taken apart again, so that only the guilty one fails.
+                # Merged batches are taken apart again, so that only the one at fault fails.
                 self._together(tx, [Unit([job]) for job in unit.jobs], answers)
             else:
                 answers.add(unit.jobs[0], None, error)
