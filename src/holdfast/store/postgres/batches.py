@@ -1,10 +1,10 @@
-"""Batches that answer for each of their items: what one of them is refused for must not stop the others.
+"""Batches with one answer for each item: an item that the server refuses must not stop the others.
 
-A batch goes out whole. If the server refuses it, for a lock that was not free in time, a deadlock, or a value that it
-can't hold, it is halved, and the halves again, down to the one that is the reason. That one is told to come again, or
-that it can never be stored. Every write may be sent twice, so it does no harm that a part may have been written before.
-A child whose id another commit has just taken is there the next time, and is joined.
-"""
+A batch is sent whole. If the server refuses it, because a lock was not free in time, because of a deadlock, or because
+of a value that it can't hold, the batch is split in halves, and these again, down to the one item at fault. That item
+is told to come again, or that it can never be stored. Every write may be sent twice, so it does no harm if a part of
+the batch was written before. If another commit has just taken the id of a child, the child is found and joined the next
+time."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Write: TypeAlias = Callable[[Transaction, Sequence[T]], Awaitable[list[Answer]]]
 async def write_batch(
     link: Link, write: Write[T], items: Sequence[T], *, is_one: bool = True, is_hasty: bool = False
 ) -> list[Answer]:
-    """Write all of them that can be written. StoreAway is raised if none can, for a reason that is not theirs.
+    """Write all items that can be written. Raises StoreAway if the database itself is the trouble.
 
-    `is_one`: each statement of it is a transaction by itself. `is_hasty`: hardly wait for locks.
+    `is_one`: each statement is a transaction by itself. `is_hasty`: hardly wait for locks.
     """
     try:
         return await again_if_taken(lambda: link.run(_deed(write, items), is_one=is_one, tries=1, is_hasty=is_hasty))
@@ -51,7 +51,8 @@ async def write_batch(
 async def _write_halves(link: Link, write: Write[T], items: Sequence[T], is_one: bool) -> list[Answer]:
     answers: list[Answer] = [False] * len(items)
     stopped: dict[str, Answer] = {}
-    """What follows an item that was not accepted must not be written: it would leave a hole in the journal."""
+    """The answers of runs with an item that was not accepted. Their later items must not be written either: they would
+    leave a hole in the journal."""
     parts = _halves(range(len(items)))
     while parts:
         part: list[int] = []
@@ -93,5 +94,5 @@ def _raise_if_away(error: StoreError) -> None:
     if is_away(error):
         raise error
     if is_unfit(error):
-        # Nothing that a run could do about it; and it is over when the schema or the role is right again.
+        # The runs are not at fault, and it is over when the schema or the role has been put right.
         raise StoreAway(*error.args) from error

@@ -1,4 +1,5 @@
-"""Children: begun with a turn, or joined if there is such a run; who is told of an end that two commits hid."""
+"""Children: a turn begins them, or joins a run that exists. And who is told of an end that two commits hid from each
+other."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ from .starts import Creation, create_runs, start_keyed
 from .transactions import Transaction
 
 WALKED_AT_ONCE = 5_000
-"""Followers that one look for missed ends comes by: a few hundredths of a second."""
+"""How many followers one look for missed ends walks along. It takes a few hundredths of a second."""
 
 
 async def begin_children(
     tx: Transaction, children: Sequence[tuple[int, NewRun, Instant]], now: Instant | None
 ) -> list[int]:
-    """Create the children of turns (the asker's number, the child, the time), or join what is there.
+    """Create the children of turns, each given as (the asker's number, the child, the time), or join runs that exist.
 
-    Returns the numbers of those who joined a run.
+    Returns the numbers of the askers that joined a run.
     """
     joined: list[int] = []
     for part in parts_of([child for _, child, _ in children]):
@@ -34,7 +35,7 @@ async def begin_children(
         while left:
             joining = await _begin_part(tx, left, now)
             met = await _join(tx, joining) if joining else set()
-            # What the others were to join has been removed since they found it there: they begin it themselves.
+            # The runs that the rest were to join have been removed since they were found: those are begun after all.
             left = [one for one in joining if (one[0], one[1].parent_key) not in met]
             joined += [asker for asker, _ in met]
     return joined
@@ -43,7 +44,7 @@ async def begin_children(
 async def _begin_part(
     tx: Transaction, children: Sequence[tuple[int, NewRun, Instant]], now: Instant | None
 ) -> list[tuple[int, NewRun, Instant]]:
-    """Create those that can be created, and return those that are to join what is there."""
+    """Create the children that can be created, and return those whose askers have to join a run that exists."""
     rows = await tx.all("find_ids", {"namespace_id": tx.namespace_id, "ids": [child.id for _, child, _ in children]})
     known = {id for id, _ in rows}
     free: dict[str, NewRun] = {}
@@ -54,7 +55,7 @@ async def _begin_part(
     ordered = sorted(free.values(), key=lambda child: (child.workflow, child.key or ""))
     created = await create_runs(tx, [Creation(child) for child in ordered if not is_takeover(child)], now)
     for child in ordered:
-        # A later try asks for another run than the one that has ended with the key.
+        # A later try of the asker wants another run than the ended one that holds the key.
         if is_takeover(child) and (await start_keyed(tx, child, now)).created:
             created.add(child.id)
     joining: list[tuple[int, NewRun, Instant]] = []
@@ -67,7 +68,7 @@ async def _begin_part(
 
 
 async def _join(tx: Transaction, joining: Sequence[tuple[int, NewRun, Instant]]) -> set[tuple[int, str]]:
-    """Who has found the run, by the keys that their bodies know it by."""
+    """Join runs. Returns (asker, key) for each that has found its run; `key` is the one that the asker's body uses."""
     params = {
         "namespace_id": tx.namespace_id,
         "askers": [asker for asker, _, _ in joining],
@@ -99,16 +100,17 @@ async def to_followed(
 
 
 async def cancel_orphans(tx: Transaction, child_ids: Sequence[str]) -> None:
-    """Children begun by the turn that ended their parent."""
+    """Ask children to end that were begun by the very turn that ended their parent."""
     await tx.all("cancel_orphans", {"namespace_id": tx.namespace_id, "ids": list(child_ids)})
 
 
 async def look_again(pool: Pool, followers: Sequence[int]) -> None:
-    """After the commit of those who joined: a run that was just ending did not see them.
+    """Tell followers, after the commit in which they joined, of ends that happened at the same time: a run that was
+    just ending did not see them.
 
-    Each statement is a commit of its own. crash here: the next worker that looks for the dead tells them; and so it
-    does of an end that had begun before those who joined were committed, and locks its run after await_ends looked.
-    It is left to that one, too, if somebody has locked a run for longer than an end takes: turns don't wait for this.
+    Each statement is a commit of its own. Whatever is missed here is told by the next worker that looks for the dead:
+    after a crash here, of an end that began before this and locks its run only after `await_ends` has looked, and of a
+    run that somebody has locked for longer than an end takes, since turns don't wait for this.
     """
 
     async def await_ends(tx: Transaction) -> None:
@@ -121,7 +123,7 @@ async def look_again(pool: Pool, followers: Sequence[int]) -> None:
 
 
 async def tell_missed(tx: Transaction) -> None:
-    """Ends that those who follow were not told of. Each look goes on where the last one ended."""
+    """Tell followers of ends that they were not told of. Each look goes on where the last one stopped."""
     after_run, after_follower = tx.known.walked
     params = {
         "namespace_id": tx.namespace_id,
@@ -137,7 +139,7 @@ async def tell_missed(tx: Transaction) -> None:
 
 
 async def tell_followers(tx: Transaction, runs: Sequence[int], chains: Sequence[str]) -> None:
-    """Before ended runs are removed: those who follow them, or earlier runs of their chains, and were not told."""
+    """Before ended runs are removed, tell those who still follow them, or earlier runs of their chains."""
     params = {"namespace_id": tx.namespace_id, "runs": list(runs), "chains": list(chains)}
     while found := await tx.all("find_followers", params):
         await _tell_missed(tx, [follower for (follower,) in found])

@@ -1,11 +1,12 @@
--- Children, those who join a run, and successors: who is told of an end, and who goes on after one.
+-- Children, followers and successors: who is told of an end, and which run goes on after another.
 
 -- name: join_runs
--- Those whose children could not be created, since their ids or keys are taken: they follow the run that is there, or are
--- told at once if it has ended. A run's own child tells it anyway. One that ends, or goes on, while this is committed sees
--- no follower, nor does this see its end: tell_missed finds both. Who went on as another workflow still holds its key.
--- It is kept from being removed until this is committed: whoever removes it tells those who follow. Answers who has found
--- a run; of the others, it was removed just now.
+-- Have askers join the runs that hold the ids or keys of the children that they asked for: they follow such a run, or
+-- are told at once if it has ended. An asker's own child tells it anyway. If a run ends, or continues as new, while
+-- this is committed, it sees no follower, and this does not see its end: tell_missed finds such pairs. A run that
+-- continued as another workflow still holds its key. The joined runs can't be removed until this is committed, and
+-- whoever removes them tells their followers. Answers the askers that found a run; the runs of the others have just
+-- been removed.
 WITH asked AS MATERIALIZED (
     SELECT given.asker, given.parent_key, given.at, coalesce(
             (SELECT last.number FROM holdfast.last_of_chain(:namespace_id, given.id) AS last),
@@ -88,8 +89,8 @@ WHERE ((met.asker, met.parent_key) IN (SELECT asked.asker, asked.parent_key FROM
 ORDER BY met.asker, met.parent_key, met.is_own;
 
 -- name: await_ends
--- Wait for the commits that have locked runs which these follow to end them: after that tell_missed sees their ends. It
--- locks in a statement of its own and holds nothing else, so nobody waits for it in turn.
+-- Wait for commits that are just ending runs which these follow: after this, tell_missed sees the ends. It is a
+-- transaction of its own and holds no other lock, so it can be part of no deadlock.
 SELECT runs.number
 FROM holdfast.followers
 JOIN holdfast.runs ON runs.number = followers.run
@@ -97,8 +98,9 @@ WHERE followers.follower = ANY (:followers::bigint[])
 FOR SHARE OF runs;
 
 -- name: find_missed
--- Followers of runs that have ended, or gone on: nobody told them. Some of all that follow, behind a place, so that the cost
--- of a look does not grow with their number. Also the last that was looked at, if there may be more behind it.
+-- Followers of runs that have ended or continued, which nobody has told them. Only some followers are looked at, from a
+-- place on, so that the cost of a look does not grow with their number. The last one looked at is answered, too, if
+-- there may be more after it.
 SELECT walked.run, walked.follower, walked.is_missed, walked.place = :limit::integer
 FROM (
     SELECT next.run, next.follower, row_number() OVER (ORDER BY next.run, next.follower) AS place, EXISTS (
@@ -114,7 +116,7 @@ FROM (
 WHERE walked.is_missed OR walked.place = :limit::integer;
 
 -- name: find_followers
--- Who follows these ended runs, or ended ones of a chain of which one of these is the newest run.
+-- The followers of these ended runs, and of earlier ended runs in chains of which one of these is the newest.
 SELECT DISTINCT followers.follower
 FROM (
     SELECT asked.run FROM unnest(:runs::bigint[]) AS asked (run)
@@ -136,9 +138,9 @@ WHERE EXISTS (
 );
 
 -- name: tell_missed
--- Tell those of some followers whose run had ended when they joined or ended while they did: neither commit could see
--- the other's. The delete decides who tells. Those whose run went on then follow the newest run of its chain, of whose end
--- they are told; a later try of theirs may do so already. If nothing is left of where it went on, that is its end.
+-- Tell followers whose run ended before or while they joined: neither commit could see the other. The delete decides
+-- who tells them. If the run continued as new, they follow the newest run of its chain from now on, unless a later try
+-- of theirs does so already. If no later run of the chain is left, the end of the continued run is what they are told.
 WITH ended AS MATERIALIZED (
     SELECT runs.number, CASE WHEN runs.status = 'continued' THEN last.number ELSE runs.number END AS last
     FROM holdfast.runs
@@ -170,7 +172,7 @@ WHERE gone.last = gone.run AND hearers.ended_at IS NULL
 RETURNING inbox.run;
 
 -- name: tell_ends
--- What the end of one run from outside brings with it, in the transaction that ended it: the same as in change_runs.
+-- What follows from ending a run from outside, in the transaction that ended it: the same as in change_runs.
 WITH finished AS MATERIALIZED (
     SELECT runs.number, runs.namespace_id, runs.id, runs.ended_at, runs.status, runs.output, runs.error
     FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[]) AND runs.ended_at IS NOT NULL
@@ -233,7 +235,7 @@ WHERE children.namespace_id = finished.namespace_id AND children.ended_at IS NUL
 ON CONFLICT DO NOTHING;
 
 -- name: cancel_orphans
--- Children begun by the very turn with which their parent ended: its end could not see them.
+-- Ask children to end that were begun by the very turn that ended their parent: that statement could not see them.
 INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
 SELECT children.number, children.lane_id, 'cancel',
     convert_to('its parent ' || parents.id || ' has ended', 'UTF8'), parents.ended_at
@@ -248,16 +250,16 @@ WHERE children.namespace_id = :namespace_id AND children.id = ANY (:ids::text[])
 ON CONFLICT DO NOTHING;
 
 -- name: lock_continued
--- Those of some runs about to continue as new that nobody else has locked. Whoever is sending to one holds it FOR KEY SHARE:
--- its turn comes again when that is done, and a later statement moves what was sent; a sender that comes after waits for
--- this and looks again.
+-- Lock those of some runs, which are about to continue as new, that nobody else has locked. A sender holds the run that
+-- it writes to FOR KEY SHARE. If it comes first, the turn that continues the run comes again after it, and a later
+-- statement moves what was sent. A sender that comes second waits for this commit and looks again.
 SELECT runs.number FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[])
 ORDER BY runs.number FOR UPDATE SKIP LOCKED;
 
 -- name: continue_runs
--- Successors of runs that have just ended as continued, with all that goes over to them but the inbox: chain, key, parent,
--- pause, open hooks, those who follow it, and whoever waits for the end; and with their first journal rows, if they have
--- any. No other hook of a chain has an open one's number. Answers numbers, old and new.
+-- Create the successors of runs that have just ended as continued. They take over everything but the inbox: chain, key,
+-- parent, pause, open hooks, followers, and the runs that wait for the end. They get their first journal rows, if any.
+-- The numbers of hooks go on along a chain, so that no two are alike. Answers numbers, old and new.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),

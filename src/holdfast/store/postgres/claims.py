@@ -1,8 +1,8 @@
 """Claims: a worker takes runs, with their journals and inboxes, in a fixed number of statements.
 
-A run that was not handed back gets a `claimed` row at its next seq: whoever held it before finds that seq taken.
-Messages that come with a claim are fresh no more: a run parked again with a message untaken is not woken by it twice.
-So whoever hands a run back without having looked at its inbox hands it back due.
+A run that was not handed back gets a `claimed` row at its next seq, so that its former holder finds that seq taken.
+Messages that come with a claim are no longer fresh: a message that a run leaves in its inbox when it is parked does not
+wake it a second time. So a worker that hands a run back without having looked at its inbox hands it back due.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .rows import claimed_run
 from .transactions import Row, Transaction
 
 MOST_NUMBERS = 200_000
-"""Runs whose numbers are remembered. When there are more all are forgotten, and looked up as they are needed."""
+"""How many runs' numbers are remembered. Beyond that all are forgotten, and looked up again when they are needed."""
 _REACH = 4
-"""How many times its limit a claim looks at: what others have locked is left to them."""
+"""A claim looks at so many times its limit, since runs that others have locked are left to them."""
 _NUMBER, _ID, _EPOCH, _STORED_SEQ, _PRIORITY, _CHAIN_ID = 0, 1, 4, 5, 10, 14
 _HAS_MESSAGES, _DUE_AT, _NOW, _EARLIEST = 20, 21, 22, 27
 _IS_STRAY = 8
@@ -40,7 +40,7 @@ async def claim_runs(
     suspects: int | None,
     now: Instant | None,
 ) -> list[ClaimedRun]:
-    """Take, fence, read."""
+    """Take runs, fence them, and read what comes with them."""
     numbers = await find_lanes(tx, lanes)
     floor = tx.known.floor(numbers)
     tx.known.is_clock_given = now is not None
@@ -72,13 +72,13 @@ async def claim_runs(
     tx.known.holds(worker_id, numbers if lanes else None)
     next_seqs = await _fenced(tx, taken, worker_id)
     if len(tx.known.numbers) > MOST_NUMBERS:
-        # Another one: whoever commits turns meanwhile goes on with what it has.
+        # A new dict: a commit that is under way goes on with the old one.
         tx.known.numbers = {}
     tx.known.numbers.update((row[_ID], row[_NUMBER]) for row in taken)
     journals = await _journals(tx, [row[_NUMBER] for row in taken if _is_wanted(row, next_seqs, cached)])
     told = [row for row in taken if row[_HAS_MESSAGES]]
     if any(row[_CHAIN_ID] != row[_ID] for row in told):
-        # What was sent before may still lie with the run that it goes on from.
+        # Messages that were sent earlier may still be in the inbox of the run that one of these continues.
         await move_strays(tx, first)
     inboxes = await _inboxes(tx, {row[_NUMBER]: row[_ID] for row in told})
     return [
@@ -93,7 +93,7 @@ async def claim_runs(
 
 
 async def next_due(tx: Transaction, lanes: Sequence[Lane], suspects: bool, now: Instant | None) -> Instant | None:
-    """When to claim next. It also learns from where on to look."""
+    """When to claim next. It also learns where claims may begin to look."""
     numbers = await find_lanes(tx, lanes)
     floor = tx.known.floor(numbers)
     first = floor.begin() if now is None else BOTTOM
@@ -105,12 +105,13 @@ async def next_due(tx: Transaction, lanes: Sequence[Lane], suspects: bool, now: 
     if now is not None:
         return due_at
     floor.seen(first, in_sight, at, time.monotonic_ns() - begun)
-    # Due by the database's clock is due, however far behind the asker's may be.
+    # What is due by the database's clock is due, even if the caller's clock is behind.
     return 0 if due_at is not None and due_at <= at else due_at
 
 
 async def read_inbox(tx: Transaction, worker_id: str, known: Sequence[int]) -> list[Message]:
-    """Fresh messages for runs held. They stay fresh until a turn takes them: reading again finds them again."""
+    """Fresh messages for the runs that a worker holds. Reading leaves them fresh: they stay so until a turn takes
+    them."""
     lanes = tx.known.worker_lanes.get(worker_id)
     floor = tx.known.inbox_floors.setdefault(worker_id, Floor())
     first = BOTTOM if tx.known.is_clock_given else floor.begin()
@@ -121,7 +122,7 @@ async def read_inbox(tx: Transaction, worker_id: str, known: Sequence[int]) -> l
     }  # fmt: skip  # one line a group reads better here
     rows = await tx.all("read_inbox", params)
     if any(row[_IS_STRAY] for row in rows):
-        # Whoever goes on from there gets them before what was sent later.
+        # So the run that goes on after an ended one reads these before what was sent to it later.
         await move_strays(tx, first)
         rows = await tx.all("read_inbox", params)
     found = [Message(*row[:_IS_STRAY]) for row in rows if row[_IS_STRAY] is False]
@@ -131,7 +132,7 @@ async def read_inbox(tx: Transaction, worker_id: str, known: Sequence[int]) -> l
 
 
 async def _refuse_the_reaped(tx: Transaction, worker_id: str) -> None:
-    """A worker that was there and is not any more has lost its lease, whatever its own clock says."""
+    """Raise LeaseLost for a worker that had a row and has none any more, whatever its own clock says."""
     if worker_id in tx.known.generations:
         rows = await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": None})
         if all(row[0] != worker_id for row in rows):
@@ -140,7 +141,7 @@ async def _refuse_the_reaped(tx: Transaction, worker_id: str) -> None:
 
 
 async def _fenced(tx: Transaction, taken: Sequence[Row], worker_id: str) -> dict[int, int]:
-    """The next seq of each run; a run that was not handed back gets its `claimed` row before that."""
+    """The next seq of each run. A run that was not handed back first gets its `claimed` row."""
     next_seqs: dict[int, int] = {row[_NUMBER]: row[_STORED_SEQ] for row in taken if row[_STORED_SEQ] is not None}
     left = {row[_NUMBER]: row for row in taken if row[_STORED_SEQ] is None}
     while left:
@@ -152,7 +153,7 @@ async def _fenced(tx: Transaction, taken: Sequence[Row], worker_id: str) -> dict
             "ats": [left[run][_NOW] for run in seqs],
             "datas": [encode_entries([Claimed(left[run][_NOW], worker_id)]) for run in seqs],
         }
-        # A stale turn may be on its way to that place: whoever comes second waits for the first and looks again.
+        # A stale turn may be on its way to the same place: whichever comes second waits for the first and looks again.
         for (run,) in await tx.all("commit_turns", params):
             next_seqs[run] = seqs[run] + 1
             del left[run]

@@ -1,16 +1,16 @@
 -- Claims: which runs a worker takes, what comes with them, and when the next one is due.
--- OFFSET 0 keeps the planner from turning a probe a lane, or a run, into one walk along all of them.
--- A claim holds its worker's row until it ends, so that whoever raises its generation, or removes it, waits and finds what
--- was claimed; renewals don't wait for that.
--- A floor spares the walk over entries that are dead and can't be removed yet while somebody holds an old snapshot open.
+-- OFFSET 0 keeps the planner from turning one probe for each lane, or each run, into a walk along all of them.
+-- A claim holds its worker's row until it is committed. So whoever raises the worker's generation, or removes the
+-- worker, waits for the claim and finds what was claimed. Renewals don't wait for it. A floor spares claims the walk
+-- over dead index entries that can't be removed while somebody holds an old snapshot open.
 
 -- name: claim_runs
--- Due runs and runs with fresh messages become ours. Lanes times levels are index probes of bounded length: no backlog is
--- ever sorted. What others have locked is left to them, so more than the limit is looked at, one by one in the order
--- chosen. One that was not handed back counts as a crash, and a cancel or a deadline ends a pause. Its journal is read by
--- a later statement: this one's snapshot may be older than the lock. Suspects, with whom two workers or more have died,
--- have an index of their own, and no floor: no more of them come than may, and if it matters none beside one with whom a
--- worker has just died.
+-- Make due runs and runs with fresh messages ours. Each lane and priority is one index probe of bounded length: no
+-- backlog is ever sorted. Runs that others have locked are left to them, so more runs than the limit are looked at, one
+-- by one in the chosen order. A run that was not handed back counts a crash, and a cancel or a deadline ends a pause.
+-- Journals are read by a later statement, since this one's snapshot may be older than its locks. Suspects, with which
+-- two workers or more have died, have an index of their own, and no floor: at most :suspects of them come, and none
+-- beside a run with which one worker has died.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -184,8 +184,8 @@ SELECT asked.run, (SELECT max(journal.seq) FROM holdfast.journal WHERE journal.r
 FROM unnest(:runs::bigint[]) AS asked (run);
 
 -- name: read_inboxes
--- Their messages, seen before or not. Handed over with the claim, a message wakes the run no more. That a run is paused
--- the claim says by itself.
+-- Their messages, fresh or not. Messages that are handed over with a claim wake their run no more. A "pause" is left
+-- out: that a run is paused, the claim itself says.
 WITH seen AS (
     UPDATE holdfast.inbox SET fresh = false WHERE inbox.run = ANY (:runs::bigint[]) AND inbox.fresh
 )
@@ -195,9 +195,10 @@ WHERE inbox.run = ANY (:runs::bigint[]) AND NOT inbox.taken AND inbox.kind <> 'p
 ORDER BY inbox.id;
 
 -- name: read_inbox
--- Fresh messages for runs that a worker holds: few rows are fresh, so they are walked, not the runs. All lanes are asked
--- if it is not known which are the worker's. What is known, maybe thousands, is a set to look into: as a join, each row would
--- be compared with each. Unlike SQLite's it begins at a floor, finds strays, and answers the time in any case.
+-- Fresh messages for runs that a worker holds. Few messages are fresh, so these are walked, and not the runs. All lanes
+-- are asked if it is not known which ones are the worker's. The ids in :known, maybe thousands, are a set to look into:
+-- as a join, each row would be compared with each of them. Unlike SQLite's, it begins at a floor, says which messages
+-- are strays, and answers the time even if there are none.
 SELECT found.id, found.run_id, found.kind, found.name, found.payload, found.sent_at, found.wait, found.trace,
     found.is_stray, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM (SELECT 1) AS always
@@ -221,8 +222,8 @@ LEFT JOIN (
 ORDER BY found.id;
 
 -- name: next_due
--- The earliest due time of unowned runs in these lanes, of suspects only if they are asked for, and of fresh messages; the
--- earliest entry that a floor has to leave in sight, which a message to any suspect is; and the time.
+-- The earliest due time of unowned runs in these lanes, with suspects only if they are asked for, and of fresh
+-- messages; the earliest entry that the floor must not hide, which messages to suspects always count for; and the time.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),

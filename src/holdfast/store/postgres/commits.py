@@ -1,9 +1,9 @@
 """The ways that turns and row-only writes take to the server: which loop, which connection, one statement or several.
 
-What is a single statement goes out on the loop of the worker that asks: on its own, the way to another thread and back
-would cost more than half of what the commit does. What gives something out is a transaction, and stays on the store's
-own loop: one that a user's code blocks must not hold a transaction open. Through a pooler every statement is in a
-transaction.
+A single statement is sent on the loop of the worker that asks: for a turn that comes alone, the way to another thread
+and back would cost more than half as much as the commit. Turns that give something out are a transaction of several
+statements, which is sent on the store's own loop: a worker's loop, which users' code may block, must not hold a
+transaction open. Through a pooler every statement is in a transaction, and so is sent on the store's loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ItemT = TypeVar("ItemT", bound=Item)
 
 
 class Commits:
-    """Of one store, from its opening to its closing."""
+    """The commits of one store, from its opening to its closing."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Commits:
         self._apart = Link(target, blocks, known, tell)
         self._opening: set[asyncio.Task[None]] = set()
         self._held_up: set[str] = set()
-        """Runs whose turns that give something out had to wait for a lock, and were told to come again."""
+        """Runs with a turn that gives something out, had to wait for a lock, and was told to come again."""
         self.home = HomeLinks(partial(Link, target, blocks, known, tell_from_elsewhere))
 
     def turns(self, items: Sequence[Turn], now: Instant | None) -> Awaitable[list[Answer]]:
-        """Turns, each of which is answered for itself. They are on their way when this returns."""
+        """Commit turns, with an answer for each. They are on their way when this returns."""
         if any(turn.out is not None for turn in items):
             self._known.stats.writes += 1
             return self._thread.call(partial(self._give, list(items), now))
@@ -66,13 +66,13 @@ class Commits:
         return self._batch(partial(turns.commit_turns, now=now), items)
 
     def rows(self, items: Sequence[RowWrite]) -> Awaitable[list[Answer]]:
-        """Row-only writes, in the same manner."""
+        """Make row-only writes, likewise."""
         return self._batch(turns.write_rows, items)
 
     def expect(self) -> None:
-        """Turns will come from this loop, and the first need not wait for a connection, which takes as long as many.
+        """Connect for turns that will come from this loop: to connect takes as long as many commits.
 
-        Nobody waits for it here: a worker that registers has a lease that runs.
+        It is not waited for: the lease of the worker that registers is running.
         """
         if not self._is_pooled:
             task = asyncio.get_running_loop().create_task(self.home.here().open())
@@ -103,18 +103,19 @@ class Commits:
         return self._begin(link, write_batch(link, write, list(items)))
 
     def _begin(self, link: Link, work: Coroutine[Any, Any, list[Answer]]) -> Awaitable[list[Answer]]:
-        """Whoever asks goes on to compute: the server is not to wait for that. To connect takes a task."""
+        """Send at once: the caller goes on to compute, and the server must not wait for that. To connect takes a
+        task."""
         return begin(work) if link.is_open else asyncio.get_running_loop().create_task(work)
 
     async def _alone(self, link: Link, turn: Turn, now: Instant | None) -> list[Answer]:
-        """By the shortest way, if that is open."""
+        """Commit a turn that comes alone, by the shortest way if that is open."""
         if await turns.commit_one(link.fetch, self._blocks, self._known, turn):
             return [True]
         # It may have to connect, which takes a task.
         return await asyncio.create_task(write_batch(link, partial(turns.commit_turns, now=now), [turn]))
 
     async def _give(self, items: Sequence[Turn], now: Instant | None) -> list[Answer]:
-        """Turns that give something out are a transaction of their own; those beside them stay what they are."""
+        """Commit turns of which some give something out: these in transactions, the others by one statement before."""
         plain, giving = split_turns(items)
         answers: list[Answer] = [False] * len(items)
         joined: list[int] = []
@@ -126,7 +127,8 @@ class Commits:
         give = partial(turns.commit_giving, now=now, joined=joined)
         for part in self._parts(giving, items):
             asked = [items[place] for place in part]
-            # One that had to wait for a lock comes alone, and hardly waits: nobody else is to wait for it each time.
+            # Turns that had to wait for a lock come by themselves and hardly wait: nobody else is to wait along with
+            # them.
             is_hasty = asked[0].run_id in self._held_up
             found = await write_batch(self._apart, give, asked, is_one=False, is_hasty=is_hasty)
             for place, answer in zip(part, found, strict=True):
@@ -140,7 +142,7 @@ class Commits:
         return answers
 
     def _parts(self, places: Sequence[int], items: Sequence[Turn]) -> list[list[int]]:
-        """The places of what goes out together first, and then of each run that was held up."""
+        """The places of the turns that are sent together, and then those of each run that was held up."""
         apart: dict[str, list[int]] = {}
         together: list[int] = []
         for place in places:

@@ -1,7 +1,7 @@
 """Connections to one Postgres database: opening, their settings, and what an error means.
 
-Errors of the server or of the way to it become StoreAway: nothing was changed, or nobody can tell, and every write may
-be sent again. Nothing here shows a password.
+An error of the server or of the connection becomes StoreAway: nothing was changed, or nobody can tell, and every write
+may be sent again. No message shows a password.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ CONNECT_TIMEOUT = 10.0
 COMMAND_TIMEOUT = 60.0
 LOCK_TIMEOUT = "3s"
 HASTY_TIMEOUT = "50ms"
-# To plan a claim takes longer than to execute it, and no value that is asked for makes another plan a better one.
-# Walks are made to look dear: among few rows they look cheap, and then there are many. Later statements look for what
-# was committed since the earlier ones, whatever the database's own default is.
+# Plans are made once for any values: to plan a claim takes longer than to execute it, and the same plan is best for all
+# values. Walks and joins that compare all with all are made to look expensive: they look cheap while a table has few
+# rows, and are kept when it has many. The isolation level is set, since our later statements have to see what was
+# committed after the earlier ones.
 _SETTINGS = """
     SET default_transaction_isolation = 'read committed';
     SET lock_timeout = '{lock_timeout}'; SET idle_in_transaction_session_timeout = '60s'; SET jit = off;
@@ -30,30 +31,30 @@ _SETTINGS = """
     SET synchronous_commit = on; SET plan_cache_mode = force_generic_plan
 """
 _LOCAL_SETTINGS = _SETTINGS.replace("SET ", "SET LOCAL ")
-# Connection trouble, resources (disk full, memory, too many connections), somebody who stops the server or the
-# statement, a transaction that was ended for its length, a server that is read-only, its files.
+# Trouble with the connection, with resources (disk, memory, connections), with an operator who stops the server or the
+# statement, a transaction that was ended because it took too long, a read-only server, trouble with files.
 _AWAY = ("08", "53", "57", "25P", "25006", "58")
-# Where the server's code meets its files. It has a code for a full disk, and none for a full quota or a file that may
-# grow no more: those are internal errors, of these sources.
+# The server has an error code for a full disk, but none for a full quota or a file that may not grow: those are
+# internal errors that come from these source files.
 _INTERNAL = "XX000"
 _FILES = {"md.c", "fd.c", "buffile.c", "xlog.c"}
-# What is to be found by an index does not fit into it.
+# A value is too long for an index.
 _TOO_LONG = "54000"
 _AGAIN = ("40001", "40P01", "55P03")
-# No such user, password or database; no such schema, table or column, or no right to it.
+# A wrong user, password or database; then a schema, table or column that is missing or may not be used.
 _REFUSED = ("28", "3D000")
 _UNFIT = ("42", "3F")
 _READ_ONLY = "25006"
 _AGAIN_LATER = "Ask again when the database can be reached; workers go on by themselves then"
-# A prepared statement that is not there, or there already.
+# A prepared statement is missing, or exists already.
 _UNPREPARED = ("26000", "42P05")
-# The second takes every byte as it comes.
+# The encodings that can hold every text. The second takes bytes as they come.
 _ENCODINGS = ("UTF8", "SQL_ASCII")
 # A setting that the server does not know. PgBouncer has one code for all that it says.
 _UNKNOWN = "42704"
 _OF_POOLER = ("08P01", "unsupported startup parameter")
-# What somebody is changing about a database that was worked with before: who may log in, the database itself, whether
-# it takes connections, its schema, rights to it, what its server or the pooler before it lets be set.
+# Errors that show that somebody is changing a database that worked before: who may log in, the database itself, whether
+# it takes connections, its schema, rights, and settings of the server or of the pooler before it.
 _CHANGING = ("28", "3D000", "55000", "3F000", "42501", "42P01", "42703", _UNKNOWN, _OF_POOLER[0])
 
 
@@ -65,13 +66,13 @@ class Target:
     shown: str
     """The url without its password."""
     is_pooled: bool
-    """Through a pooler that gives each transaction another connection: no session may be relied on."""
+    """Whether a pooler gives each transaction another connection, so that no session can be relied on."""
     server_settings: Mapping[str, str] = field(default_factory=dict)
-    """What a connection begins with: a name by which to find it in pg_stat_activity, if the url has none."""
+    """Settings of new connections: a name that shows in pg_stat_activity, if the url has none."""
 
 
 def parse_target(url: str, shown: str) -> Target:
-    """What a url says. `?pooler=transaction` is ours, the rest is asyncpg's."""
+    """The target that a url names. The option `pooler` is ours, all others are asyncpg's."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     pooler = options.pop("pooler", None)
@@ -79,7 +80,7 @@ def parse_target(url: str, shown: str) -> Target:
         raise DefinitionError(f"url {shown!r}: pooler={pooler!r}; expected transaction or session")
     dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
     named = {} if "application_name" in options else {"application_name": "holdfast"}
-    # Not by the url, which tells one database's locks from another's.
+    # Not added to the url, by which the lock files of one database are told from those of another.
     return Target(dsn, shown, pooler == "transaction", named)
 
 
@@ -117,7 +118,7 @@ async def connect(target: Target, lock_timeout: str = LOCK_TIMEOUT) -> asyncpg.C
 
 
 def keep_alive(connection: asyncpg.Connection[Any]) -> None:
-    """Notice within half a minute that the other side is gone without a word."""
+    """Have the system notice within half a minute that the other side is gone without a word."""
     transport = getattr(connection, "_transport", None)
     found = transport.get_extra_info("socket") if transport is not None else None
     if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
@@ -129,23 +130,23 @@ def keep_alive(connection: asyncpg.Connection[Any]) -> None:
 
 
 def sqlstate(error: BaseException) -> str:
-    """Postgres's code of the error, or of the one that it was made from, or nothing."""
+    """Postgres's code of this error, or of the one that caused it; "" if there is none."""
     if isinstance(error, StoreError) and error.__cause__ is not None:
         error = error.__cause__
     return str(getattr(error, "sqlstate", None) or "")
 
 
 def is_again(error: BaseException) -> bool:
-    """Whether the server asks for the same once more: a deadlock, a lock that was not free in time, an old plan."""
+    """Whether the same may be sent again: after a deadlock, a lock that was not free in time, or an outdated plan."""
     return sqlstate(error) in _AGAIN or isinstance(error, asyncpg.InvalidCachedStatementError)
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the database or the way to it is the trouble, not what it was asked."""
+    """Whether the database or the connection is the trouble, rather than the statement."""
     if isinstance(error, StoreError):
         return isinstance(error, StoreAway)
     if isinstance(error, asyncpg.ClientConfigurationError):
-        # The driver can't make anything of the address: that is wrong today and tomorrow.
+        # The driver does not understand the address: that does not change by itself.
         return False
     if isinstance(error, (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError, EOFError)):
         return True
@@ -154,7 +155,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_held_up(error: BaseException) -> bool:
-    """Whether a deed came to nothing because another transaction holds what it needs."""
+    """Whether a deed failed because another transaction holds what it needs."""
     return isinstance(error, StoreAway) and error.__cause__ is not None and is_again(error.__cause__)
 
 
@@ -164,16 +165,17 @@ def is_unfit(error: BaseException) -> bool:
 
 
 def is_over(error: BaseException) -> bool:
-    """Whether a connection is not to be used after this. What was learned of a schema may be so no more: see lanes."""
+    """Whether a connection must not be used after this error. After a change of the schema, what is known of it has to
+    be learned anew by the next connection: see lanes."""
     return is_away(error) or is_unfit(error) or not isinstance(error, Exception)
 
 
 def explained(error: BaseException, target: Target, *, was_open: bool = False) -> BaseException:
     """The error as a user should meet it.
 
-    `was_open`: this database was worked with before. What it lets nobody in for, or lacks, is then somebody's change to
-    it, such as of a password: an outage like any other, which must neither end a worker nor stop a run.
-    """
+    `was_open`: this database has worked before. If it refuses us now, or something in it is missing, somebody has
+    changed it, for example a password. That is an outage like any other, which must neither end a worker nor stop a
+    run."""
     told = _told(error, target)
     if was_open and sqlstate(error).startswith(_CHANGING) and not isinstance(told, StoreAway):
         return StoreAway(f"{told}. Workers go on by themselves when that is set right")
@@ -202,18 +204,18 @@ def _told(error: BaseException, target: Target) -> BaseException:
             " transaction mode is in between; say so with ?pooler=transaction behind the url"
         )
     if code == _TOO_LONG:
-        # Without the server's hint, which is for whoever makes indexes.
+        # Without the server's hint, which is about indexes.
         return StoreError(
             f"{target.shown}: {str(error).partition(chr(10))[0]}. Ids, keys and names that are looked for together may"
             " take some 2,600 bytes; choose shorter ones"
         )
     if is_away(error):
-        # With the server's hint, in one line.
+        # With the server's hint, on one line.
         words = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
             words = "no server that answers there is one that target_session_attrs asks for"
         elif isinstance(error, asyncpg.InternalClientError):
-            # What the driver says of itself when the server's farewell comes between two statements.
+            # The driver calls it an error of its own if the server ends the connection between two statements.
             words = "the server has ended the connection"
         elif isinstance(error, FileNotFoundError):
             # The driver does not say which.
@@ -230,7 +232,7 @@ def _told(error: BaseException, target: Target) -> BaseException:
 
 
 def begin(target: Target, lock_timeout: str = LOCK_TIMEOUT) -> str:
-    """What begins a transaction. Without sessions it brings the settings along."""
+    """The statement that begins a transaction. Without sessions it also sets what a session would have kept."""
     if not target.is_pooled:
         return "BEGIN"
     return f"BEGIN ISOLATION LEVEL READ COMMITTED; {_LOCAL_SETTINGS.format(lock_timeout=lock_timeout)}"

@@ -1,8 +1,8 @@
-"""Callers' own connections: any driver that speaks to Postgres, met as one `execute`.
+"""Callers' own connections: one `execute` for every driver that speaks to Postgres.
 
-Drivers are told apart by the modules that their classes come from, so none is imported here. A blocking driver's
-`execute` is a coroutine function that never gives way. Statements are placed as asyncpg reads them; for the others they
-are placed anew, once each.
+Drivers are told apart by the modules that their classes come from, so none is imported here. For a blocking driver
+`execute` is a coroutine function that never suspends. Statements have their parameters as asyncpg reads them ($1); for
+other drivers each is translated once.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .transactions import Row
 
 _NUMBERED = re.compile(r"\$(\d+)")
 _IDLE = 0
-"""libpq's name for a connection that is in no transaction, and for one that is in no pipeline."""
+"""libpq's number for a connection that is in no transaction, and for one that is in no pipeline."""
 _TEXT = 25
-"""Postgres's number of the type."""
+"""Postgres's number of the type `text`."""
 _EXPECTED = (
     "expected a connection of asyncpg or psycopg 3, a Connection or Session of SQLAlchemy 2 over one of those, or"
     " Django's connection over psycopg 3"
@@ -42,11 +42,11 @@ class Driver(Protocol):
         """The rows of a statement."""
 
     def scope(self) -> AbstractAsyncContextManager[Any]:
-        """A transaction of our own, for a connection that is in none and commits each statement by itself."""
+        """A transaction of our own if the connection is in none and commits each statement by itself; else nothing."""
 
 
 def driver_of(connection: Any) -> Driver:
-    """The driver of a connection. What is none, or speaks to another database, raises DefinitionError."""
+    """The driver of a connection. Raises DefinitionError for anything else, and for connections to other databases."""
     root = root_of(connection)
     if root == "asyncpg" and hasattr(connection, "is_in_transaction"):
         return _Asyncpg(connection)
@@ -61,7 +61,7 @@ def driver_of(connection: Any) -> Driver:
 
 @lru_cache(maxsize=256)
 def percented(text: str, raw: frozenset[int] = frozenset()) -> tuple[str, tuple[int, ...]]:
-    """A statement with %s for its parameters, or %b for those that go raw, and which of them goes where."""
+    """A statement with %s for its parameters, or %b for those that are sent raw, and which parameter goes where."""
     order = tuple(int(number) - 1 for number in _NUMBERED.findall(text))
     places = iter(order)
     return _NUMBERED.sub(lambda _: "%b" if next(places) in raw else "%s", text.replace("%", "%%")), order
@@ -69,9 +69,9 @@ def percented(text: str, raw: frozenset[int] = frozenset()) -> tuple[str, tuple[
 
 def _placed(text: str, values: Sequence[Any]) -> tuple[str, tuple[Any, ...] | None]:
     if not values:
-        # Without parameters a driver reads no per cent sign, so none is doubled.
+        # Without parameters the driver takes per cent signs as they are, so they must not be doubled.
         return text, None
-    # Arrays of bytes: as text psycopg escapes them once too often where the server takes backslashes for escapes.
+    # Arrays of bytes go raw: where the server takes backslashes for escapes, psycopg escapes them once too often.
     raw = frozenset(place for place, value in enumerate(values) if _has_bytes(value))
     text, order = percented(text, raw)
     return text, tuple(values[place] for place in order)
@@ -102,8 +102,8 @@ class _Psycopg:
     def __init__(self, connection: Any, *, is_async: bool) -> None:
         self._connection = connection
         self.is_async = is_async
-        # The connection's own may read other placeholders, and put values into the text by themselves; its rows may be
-        # dicts or whatever its owner likes.
+        # The plain cursor class, with a row factory of our own: the connection's own cursors may read other
+        # placeholders, and its rows may be dicts or whatever its owner likes.
         driver = sys.modules["psycopg"]
         self._cursor = driver.AsyncCursor if is_async else driver.Cursor
 
@@ -122,12 +122,13 @@ class _Psycopg:
     def scope(self) -> AbstractAsyncContextManager[Any]:
         if not self._connection.autocommit or (not self._is_piped() and self._is_begun()):
             return contextlib.nullcontext()
-        # In a pipeline only the driver can tell whether it is in a transaction: then this is a savepoint.
+        # In a pipeline only the driver can tell whether it is in a transaction. If it is, it makes this a savepoint.
         scope = self._connection.transaction()
         return scope if self.is_async else _Blocking(scope)
 
     def _synced(self) -> Any:
-        """A caller's pipeline hands out no rows, nor whether there will be any, before it is waited for."""
+        """Wait for the caller's pipeline, if there is one: until then it gives out no rows, nor whether there are
+        any."""
         return self._connection.pipeline() if self._is_piped() else contextlib.nullcontext()
 
     def _is_piped(self) -> bool:
@@ -138,7 +139,7 @@ class _Psycopg:
 
 
 def _read(cursor: Any, rows: Sequence[Row]) -> Sequence[Row]:
-    """Rows with text in them: of a database that knows no encoding psycopg hands it out as bytes."""
+    """Rows with text as `str`: from a database without an encoding psycopg gives it out as bytes."""
     texts = {place for place, column in enumerate(cursor.description) if column[1] == _TEXT}
     return [
         tuple(
@@ -153,7 +154,7 @@ def _tuples(_cursor: Any) -> type[tuple[Any, ...]]:
 
 
 class _Blocking:
-    """A blocking context manager where an async one is asked for."""
+    """A blocking context manager as an async one."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -189,7 +190,7 @@ def _alchemy(connection: Any) -> Driver:
 
 
 class _Alchemy:
-    """SQLAlchemy, which begins a transaction with the first statement by itself, unless each is to be committed."""
+    """SQLAlchemy. It begins a transaction by itself with the first statement, unless it was told to autocommit."""
 
     is_async = False
 
@@ -231,7 +232,7 @@ class _AsyncAlchemy(_Alchemy):
 
 
 def _scope_of(pooled: Any) -> AbstractAsyncContextManager[Any]:
-    """A transaction of the driver's, if SQLAlchemy was told to begin none."""
+    """A transaction of the driver's, if SQLAlchemy was told to autocommit."""
     if not pooled.dbapi_connection.autocommit:
         return contextlib.nullcontext()
     return driver_of(pooled.driver_connection).scope()

@@ -1,7 +1,7 @@
-"""Coroutines that begin at once: what they send first is on its way when this returns, not a turn of the loop later.
+"""Coroutines that begin at once: what they send first is on its way before the caller goes on.
 
-A task begins when the loop comes round to it. Whoever hands over a batch and then computes for some milliseconds would
-keep the server waiting for all of them.
+A task begins only in the loop's next iteration. A caller that hands over a batch and then computes for some
+milliseconds would keep the server waiting for all of them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ T = TypeVar("T")
 
 
 def begin(work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-    """Run it up to where it first waits, and the rest as a task.
+    """Run a coroutine up to where it first waits, and the rest as a task.
 
-    Up to there it is in nobody's task: only for what does not ask for one, as timeouts do.
+    The first part runs in no task, so it must not do what needs the current task, as timeouts do.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -31,16 +31,16 @@ def begin(work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         failed.set_exception(error)
         return failed
     if first is not None:
-        # Until the task takes it over nobody waits there, and others may.
+        # Until the task takes over, nobody waits for this future.
         first._asyncio_future_blocking = False
     return loop.create_task(_Begun(work, first))
 
 
 class Straight(asyncio.Future[T]):
-    """What comes of a coroutine that begins at once and never becomes a task: it goes on, and whoever waits for it is
-    told, in the very callback in which what it waits for is there.
+    """The result of a coroutine that begins at once and never becomes a task. When what it waits for is there, it goes
+    on in that very callback, and so does whoever waits for its result.
 
-    Each of those would take a turn of the loop. Only for what asks for no task, to its end.
+    As a task, each of the two would take an iteration of the loop. The coroutine must never need a current task.
     """
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
@@ -52,7 +52,7 @@ class Straight(asyncio.Future[T]):
     def add_done_callback(self, fn: Callable[[Any], object], *, context: Context | None = None) -> None:
         if self._told is not None or self.done():
             return super().add_done_callback(fn, context=context)
-        # An empty one is false, and given all the same.
+        # Compared with None: an empty context is false.
         self._told = fn, copy_context() if context is None else context
 
     def remove_done_callback(self, fn: Callable[[Any], object]) -> int:
@@ -62,7 +62,7 @@ class Straight(asyncio.Future[T]):
         return super().remove_done_callback(fn)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Nobody waits any more; what is on its way is finished all the same."""
+        """Wait no more. The coroutine goes on to its end all the same."""
         is_cancelled = super().cancel(msg)
         told, self._told = self._told, None
         if told is not None:
@@ -93,7 +93,7 @@ class Straight(asyncio.Future[T]):
 
 
 class _Begun(Coroutine[Any, Any, T]):
-    """A coroutine that has run up to where it first waits, and hands that out to the task that it becomes."""
+    """A coroutine that has run up to where it first waits. It gives that future to the task which runs the rest."""
 
     __slots__ = ("_first", "_is_handed_out", "_work")
 
@@ -108,7 +108,7 @@ class _Begun(Coroutine[Any, Any, T]):
         self._is_handed_out = True
         first, self._first = self._first, None
         if first is not None:
-            # As it was when it was handed out before: the task looks at this.
+            # The task looks at this mark of a future that was just yielded.
             first._asyncio_future_blocking = True
         return first
 

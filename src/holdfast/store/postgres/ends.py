@@ -1,4 +1,4 @@
-"""Ending runs from outside, and what every end brings with it: inboxes are freed, parents told, waiting runs begin."""
+"""Ending runs from outside, and what follows from that: inboxes are freed, parents are told, waiting runs begin."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .transactions import Transaction
 
 
 async def live_run(tx: Transaction, run_id: str) -> Live | None:
-    """The run's row, locked, or None."""
+    """What decides how the run can be ended, or None. The run is locked."""
     row = await tx.one("find_live", {"namespace_id": tx.namespace_id, "id": run_id})
     return None if row is None else Live.of(row)
 
 
 async def newest_of(tx: Transaction, run: Live) -> Live:
-    """The run, or the newest of its chain if it has continued as new; locked."""
+    """The run, or the newest of its chain if it has continued as new. It is locked."""
     while run.status is RunStatus.CONTINUED:
         row = await tx.one("find_newest", {"namespace_id": tx.namespace_id, "id": run.id})
         newest = None if row is None or row[0] == run.id else await live_run(tx, row[0])
@@ -40,9 +40,9 @@ async def newest_of(tx: Transaction, run: Live) -> Live:
 async def cancel_run(
     tx: Transaction, run_id: str, reason: str | None, force: bool, now: Instant | None
 ) -> RunRecord | None:
-    """End the run, or ask it to. The record is as it was before."""
+    """End the run, or ask it to end. Returns the record as it was before."""
     run = await live_run(tx, run_id)
-    # The lock waited for a commit that continued it, or it was continued before: the newest of its chain is asked.
+    # If it was continued, maybe by a commit that the lock has waited for, the newest run of the chain is asked.
     run = None if run is None else await newest_of(tx, run)
     before = None if run is None else await get_run(tx, run.id)
     if before is None or run is None:
@@ -59,7 +59,7 @@ async def cancel_run(
 
 
 async def find_cancel(tx: Transaction, run_id: str) -> Message | None:
-    """The cancel that waits in its inbox."""
+    """The cancel that waits in the run's inbox."""
     row = await tx.one("find_cancel", {"namespace_id": tx.namespace_id, "id": run_id})
     return None if row is None else Message(*row)
 
@@ -72,17 +72,17 @@ async def send_cancel(tx: Transaction, run: Live, reason: str | None, at: Instan
 
 
 async def end_unbegun(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
-    """End a run that no worker ever had: nobody is to be fenced out, so its epoch stays."""
+    """End a run that no worker has ever had: there is nobody to fence out, so its epoch stays."""
     await _end(tx, run, run.next_seq or 0, run.epoch, [cancelled(at, reason)], at)
 
 
 async def _end_by_force(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
-    """A takeover and an end in one row: whoever holds the run finds its next seq taken."""
+    """Take the run over and end it in one row: whoever holds it finds its next seq taken."""
     while True:
         rows = await tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run.id})
         seq = rows[-1][0] + 1 if rows else 0
         undone = skipped((row[-1] for row in rows), run.due_at) if run.has_begun else ()
-        # A turn of the owner may get there first: then its row counts, and this one comes after it.
+        # A turn of the owner may come first. Then it counts, and this row comes after it.
         if await _end(
             tx, run, seq, run.epoch + 1, [Claimed(at, FORCED), cancelled(at, reason, undone, run.is_blocked)], at
         ):

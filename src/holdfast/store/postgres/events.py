@@ -1,4 +1,4 @@
-"""Events: published by an insert, then matched with waits by whoever looks."""
+"""Events: publishing one only inserts it; any worker matches it with waits later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIRST = -(2**63), -(2**31)
 async def publish_event(
     tx: Transaction, name: str, payload: bytes, message_id: str | None, trace: str | None, now: Instant | None
 ) -> Sent:
-    """One insert, whoever waits for what."""
+    """Keep an event, by one insert."""
     params = {
         "namespace_id": tx.namespace_id,
         "name": name,
@@ -44,7 +44,7 @@ async def publish_event(
 
 
 async def publish_events(tx: Transaction, events: Sequence[OutEvent], now: Instant | None) -> None:
-    """Those of turns."""
+    """Keep the events that turns publish."""
     params = {
         "namespace_id": tx.namespace_id,
         "names": [event.name for event in events],
@@ -58,7 +58,7 @@ async def publish_events(tx: Transaction, events: Sequence[OutEvent], now: Insta
 async def read_unmatched(
     tx: Transaction, limit: int, after_event: tuple[Instant, int], after_wait: tuple[int, int]
 ) -> Unmatched:
-    """What nobody has looked at. The waits are read after the events: each is looked at by itself anyway."""
+    """Events and waits that nobody has looked at, by two statements: each is looked at by itself anyway."""
     (at, event), (run, number) = after_event, after_wait
     params = {
         "namespace_id": tx.namespace_id,
@@ -76,7 +76,7 @@ async def read_unmatched(
 async def find_waits(
     tx: Transaction, event: Event, probes: Sequence[bytes], after: tuple[int, int] | None, limit: int
 ) -> list[EventWait]:
-    """Those with one of the probes, or none."""
+    """Waits for the event's name, with one of its probes or none."""
     after_run, after_number = after or _FIRST
     params = {
         "namespace_id": tx.namespace_id,
@@ -92,7 +92,7 @@ async def find_waits(
 
 
 async def find_events(tx: Transaction, wait: EventWait, after: int, limit: int, looked: Looked | None) -> list[Event]:
-    """Those that the wait's chain has not taken."""
+    """Events that the wait's chain has not taken."""
     params = {
         "namespace_id": tx.namespace_id,
         "run": wait.run,
@@ -108,7 +108,7 @@ async def find_events(tx: Transaction, wait: EventWait, after: int, limit: int, 
 
 
 async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> int:
-    """One statement, however many there are."""
+    """Deliver an event to waits, by one statement for all of them."""
     if not waits:
         return 0
     params = {
@@ -131,7 +131,8 @@ async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait
 async def mark_matched(
     tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], runs: Sequence[NewRun], now: Instant | None
 ) -> None:
-    """In one order, so that two who mark the same wait in line. Whoever is first begins the runs."""
+    """Remember that these were looked at. The first to do so begins the runs. Rows are marked in one order, so that two
+    who mark the same rows wait for each other in line."""
     if events and await tx.all("mark_matched", {"events": sorted(events), "now": now}) and runs:
         await start_runs(tx, runs, now)
     if waits:
@@ -145,6 +146,6 @@ async def mark_matched(
 
 
 async def list_triggers(tx: Transaction, event: str) -> list[Trigger]:
-    """By what workers have declared."""
+    """Workflows that an event of this name begins, by what workers have declared."""
     rows = await tx.all("list_triggers", {"namespace_id": tx.namespace_id, "event": event})
     return triggers_of([workflow_version((*row, ())) for row in rows], event)

@@ -1,9 +1,9 @@
--- Events: published by an insert, matched with waits by any worker, in commits of their own.
--- Both sides commit first and are looked at by a later statement: of an event and a wait that are committed at the same
--- time, whichever is looked at last finds the other.
+-- Events: a publish inserts them, and any worker matches them with waits, in commits of its own.
+-- Both sides are committed first and looked at by a later statement: of an event and a wait that are committed at the
+-- same time, whichever is looked at last finds the other.
 
 -- name: publish_event
--- Keep an event, unless its id was published before.
+-- Keep an event, unless its message id was published before.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -20,8 +20,8 @@ WHERE :message_id::text IS NULL OR EXISTS (SELECT 1 FROM remembered)
 RETURNING events.id;
 
 -- name: publish_events
--- Events that turns give out, in order. They are as old as this statement, not as the turn: a run that was created while
--- that was on its way, by it perhaps, does not miss them.
+-- Keep events that turns publish, in order. They get the time of this statement, not of the turn: a run that was
+-- created while the turn was on its way, perhaps by the turn itself, does not miss them.
 INSERT INTO holdfast.events (namespace_id, name, payload, published_at, trace)
 SELECT :namespace_id, asked.name, asked.payload,
     coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), asked.trace
@@ -45,7 +45,7 @@ WHERE waits.namespace_id = :namespace_id AND waits.unmatched
 ORDER BY waits.run, waits.number LIMIT :limit::integer;
 
 -- name: find_waits
--- Waits that an event may match: for each probe, and for none, a bounded walk along the index.
+-- Waits that an event may match: for each of its probes, and for none, a bounded walk along the index.
 SELECT found.run, found.number, found.name, found.match, found.since, found.registered_at,
     found.unmatched AND EXISTS (
         SELECT 1 FROM holdfast.events AS older
@@ -64,7 +64,7 @@ CROSS JOIN LATERAL (
 ORDER BY found.run, found.number LIMIT :limit::integer;
 
 -- name: find_events
--- Events that a wait may get, oldest first, from where its chain began or behind the last one seen.
+-- Events that a wait may get, oldest first, from the beginning of its chain or after the last one seen.
 SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM holdfast.events
 WHERE events.namespace_id = :namespace_id AND events.name = :name
@@ -87,9 +87,9 @@ WHERE events.namespace_id = :namespace_id AND events.name = :name
 ORDER BY events.published_at, events.id LIMIT :limit::integer;
 
 -- name: find_newer_events
--- Those of them that are newer than a place up to which an earlier look has seen all, and those that were only matched since,
--- or are still to be: they were committed late, and whoever looks at them now may have missed this wait. What is added to
--- name and time leaves one index for each of those, whatever the planner knows.
+-- The same for a later look: events after the place up to which an earlier look has seen all, and events that have been
+-- matched since, or are still unmatched. Those were committed late, and whoever looks at them at this moment may not
+-- see this wait. The expressions on name and time leave one index for each part, whatever the planner knows.
 WITH chain AS MATERIALIZED (
     SELECT coalesce(starts.chain_id, runs.id) AS id
     FROM holdfast.runs
@@ -132,9 +132,10 @@ FROM (
 ORDER BY found.published_at, found.id LIMIT :limit::integer;
 
 -- name: deliver_event
--- Give an event to waits. Their rows are locked in order: of two that deliver at once the second waits here and then finds
--- them gone, and what it would take for another wait of the same chain is taken (taken_events is unique). A run that ends
--- or continues as new deletes the same rows, so it comes before or after; what comes before is in its inbox.
+-- Give an event to waits. Their rows are locked in order: of two that deliver at the same time the second waits here,
+-- and then finds the rows gone. For another wait of the same chain it finds the event taken, since taken_events is
+-- unique. A run that ends or continues as new deletes the same rows, so it comes wholly before or after this; if after,
+-- the message is in its inbox.
 WITH present AS MATERIALIZED (
     SELECT wait.run, wait.number, wait.name
     FROM (
@@ -185,7 +186,8 @@ WHERE (first.chain_id IN (SELECT taken.chain_id FROM taken)) IS TRUE
 RETURNING inbox.run;
 
 -- name: mark_matched
--- These events were looked at. Said in another way than the index of the unmatched is: that holds a flood of them.
+-- Note that events were looked at. `IS NOT FALSE` keeps the index of the unmatched out of the plan: it may hold a
+-- flood.
 UPDATE holdfast.events
 SET unmatched = false,
     matched_at = coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -193,7 +195,7 @@ WHERE events.id = ANY (:events::bigint[]) AND events.unmatched IS NOT FALSE
 RETURNING events.id;
 
 -- name: mark_waits
--- These waits were looked at.
+-- Note that waits were looked at, unless they were registered anew meanwhile.
 UPDATE holdfast.waits SET unmatched = false
 WHERE waits.run = ANY (:runs::bigint[]) AND waits.unmatched
     AND ((waits.run, waits.number, waits.registered_at) IN (
@@ -203,7 +205,7 @@ WHERE waits.run = ANY (:runs::bigint[]) AND waits.unmatched
     )) IS TRUE;
 
 -- name: list_triggers
--- Every version of the workflows of which some version begins runs for an event of this name.
+-- All declared versions of those workflows of which some version declares this event.
 SELECT registered.workflow, registered.version, registered.first_at, registered.declared
 FROM holdfast.registered
 WHERE registered.namespace_id = :namespace_id AND registered.declared IS NOT NULL AND registered.workflow IN (

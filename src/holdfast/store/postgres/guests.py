@@ -1,8 +1,8 @@
 """The store inside a caller's own transaction, on the caller's own thread or task.
 
-Nothing learned there is remembered, for it may be undone. Lanes are made known beside it, by a connection of the
-store's own: in the caller's transaction a new one would keep everybody waiting who has to do with that workflow, until
-the caller ends it. NOTIFY goes out with the caller's commit; that is their commit and not on our hot path.
+Nothing that is learned in it is remembered, for it may be rolled back. New lanes are inserted by a connection of the
+store's own: in the caller's transaction, one would keep everybody waiting who starts or serves that workflow, until the
+caller commits. NOTIFY is sent with the caller's commit, which is not on our hot path.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Home(NamedTuple):
 
 
 class PostgresGuest(Messaging):
-    """What a store does on one connection of a caller."""
+    """The store on one connection of a caller."""
 
     needs_open = True
     _is_guest = True
@@ -71,7 +71,7 @@ class PostgresGuest(Messaging):
         asked = {Lane(run.workflow, run.version, run.queue) for run in runs}
         missing = [lane for lane in asked if lane not in self._home.known.lanes]
         if missing:
-            # Not before this is known to be the right database.
+            # First make sure that the connection is to the right database.
             await self._write(_nothing)
             if self.is_async:
                 await self._home.make_lanes(missing)
@@ -99,7 +99,7 @@ class PostgresGuest(Messaging):
 
     async def _write(self, deed: Deed[T], *, is_one: bool = False) -> T:
         home = self._home
-        # A copy: lanes that others have committed stay, those that come with this transaction may not.
+        # A copy: what is learned in this transaction may be rolled back.
         known = replace(home.known, lanes=dict(home.known.lanes), numbers={}, floors={})
         tx = Transaction(self._driver.execute, home.blocks, known)
         async with self._driver.scope():
@@ -108,14 +108,14 @@ class PostgresGuest(Messaging):
                 self._is_checked = True
             answer = await deed(tx)
             if tx.news:
-                # At least as old as the caller's transaction is, by the time that it is committed.
+                # When the caller commits, this news is at least as old as the caller's transaction.
                 await tx.one("notify", notification(home.channel, _SENDER, tx.news, tx.since))
         return answer
 
     async def _check(self, tx: Transaction) -> None:
-        """Refuse a connection to another database: what it writes there, no worker of this store would ever see."""
+        """Refuse a connection to another database: no worker of this store would ever see what is written there."""
         home = self._home
-        # Asked for first: a table that is not there would be an error, and the caller's transaction gone with it.
+        # `applied` first: to query a missing table is an error, which would abort the caller's transaction.
         place = await tx.one("find_place", {"name": home.namespace}) if await applied(tx) else None
         if place is None or tuple(place) != (home.known.origin, home.known.namespace_id):
             raise DefinitionError(

@@ -1,5 +1,5 @@
-"""Lanes: a workflow, in a version, on a queue. They are never removed, so their numbers are looked up once, and so is
-the namespace's: once in each database that the server may have by this name."""
+"""Lanes (a workflow, in a version, on a queue) and the namespace: their numbers. Neither is ever removed, so a number
+is looked up once, and again only if the database may be another one than before."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def find_lanes(tx: Transaction, lanes: Sequence[Lane]) -> list[int]:
 
 
 async def learn_place(tx: Transaction) -> None:
-    """Learn which database this is, and the number of the namespace in it, which is made if need be."""
+    """Learn which database this is, and the namespace's number in it. A missing namespace is inserted."""
     name = {"name": tx.known.namespace}
     if await tx.one("find_namespace", name) is None:
         await tx.all("insert_namespace", name)
@@ -43,8 +43,8 @@ async def learn_place(tx: Transaction) -> None:
 
 
 async def learn_if_elsewhere(tx: Transaction) -> None:
-    """Learn all anew if somebody has dropped the database or its schema, and made it again: numbers are others there,
-    and by the old ones a namespace or a workflow would be taken for another."""
+    """Learn all numbers anew if somebody has dropped the database or its schema and made it again. Everything has other
+    numbers there, and by the old ones we would take a namespace or a workflow for another."""
     if await _is_elsewhere(tx):
         await learn_again(tx)
 
@@ -57,13 +57,13 @@ async def _is_elsewhere(tx: Transaction) -> bool:
 
 
 async def learn_again(tx: Transaction) -> None:
-    """Ask for all numbers that are known once more. A server that has lost its last commits, as a standby that was
-    promoted, gives the numbers of what was lost to others; and a connection that is new may be one to such a server.
-    Whether it has lost turns of a run shows by the next one: see `lost_by_server`."""
+    """Look all known numbers up again. A new connection may be to a server that has lost its last commits, such as a
+    standby that was promoted, and such a server gives the numbers of what was lost to something else. Whether it has
+    also lost turns of a run is found out at the run's next turn: see `lost_by_server`."""
     known = tx.known
     if await _is_elsewhere(tx):
         await learn_place(tx)
-    # Copies: other threads add to them.
+    # Copied first, for other threads add to them.
     if ids := set(known.numbers.copy()):
         known.unsure.update(ids)
         rows = await tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": list(ids)})
@@ -75,12 +75,12 @@ async def learn_again(tx: Transaction) -> None:
 
 
 def _but(known: dict[K, int], asked: set[K]) -> dict[K, int]:
-    """What others have learned meanwhile. A copy: whoever is in the middle of something goes on with what it has."""
+    """The numbers that were learned while we asked. A new dict: a transaction that is under way keeps the old one."""
     return {key: number for key, number in known.copy().items() if key not in asked}
 
 
 async def add_lanes(tx: Transaction, lanes: Iterable[Lane]) -> None:
-    """Make those that are not known. Only this transaction remembers them until it is committed: it may be undone."""
+    """Insert the lanes that are not known. Until the transaction is committed, only it remembers them."""
     known = tx.lanes
     asked = sorted({lane for lane in lanes if lane not in known})
     if asked:

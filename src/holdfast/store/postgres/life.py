@@ -1,4 +1,4 @@
-"""The contract's methods about events that meet waits, values and managing: each is handed on, as in store.py.
+"""The contract's methods about matching events, values, streams and managing. Each is handed on, as in store.py.
 
 Reads and single statements are transactions by themselves.
 """

@@ -1,9 +1,9 @@
-"""A link is a connection that comes back: made when it is needed, thrown away when the server fails under it.
+"""Links: connections that come back. One is made when it is needed, and thrown away when the server fails.
 
-A pool is a few links, used one deed at a time each; home links live on the loops that ask for them. A deed that the
-server asks to repeat (a deadlock, a lock that was not free in time) is done again from its beginning; one whose answer
-was lost is not: its caller can tell how it ended. Whoever waits for a lock has no link of the pool meanwhile, or a few
-who wait for one transaction that was left open would keep everybody else waiting.
+A pool is a few links, each used for one deed at a time; home links live on the event loops that ask for them. A deed
+that failed because of a deadlock, or a lock that was not free in time, is done again from its beginning. A deed whose
+answer was lost is not: its caller can find out how it ended. A deed that waits for a lock holds no link of the pool
+meanwhile: otherwise a few that wait for one transaction that was left open would keep all others waiting.
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ _PATIENCE = 24.0
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
 PARTING = 2.0
-"""Seconds in which a server that is to be left must have answered what is under way."""
+"""Seconds that closing waits for the server to answer what is under way."""
 PLANS_KEPT = 10.0
 LARGEST = 1_000_000_000
-"""Bytes. The server hangs up on whoever sends a gigabyte at once, each time: that is no outage to be waited out."""
+"""Bytes. The server hangs up on anybody who sends a gigabyte at once. That is not an outage that could be waited
+out."""
 _dice = random.SystemRandom()
-"""Not the program's own random numbers: those may be seeded alike in every process."""
+"""Not the module's own random numbers: the program may have seeded those alike in every process."""
 T = TypeVar("T")
 Tell: TypeAlias = Callable[[News, Instant | None], None]
-"""Who is told what was committed that others may wait for, and how old it is if it is not of just now."""
+"""Called after a commit that others may wait for, with how old the news is if it is not of just now."""
 
 
 class Link:
-    """One connection, used by one deed at a time. `is_hasty`: all that is done over it hardly waits for locks."""
+    """One connection, used for one deed at a time. `is_hasty`: its deeds hardly wait for locks."""
 
     def __init__(
         self, target: Target, blocks: PostgresBlocks, known: Known, tell: Tell, *, is_hasty: bool = False
@@ -73,11 +74,11 @@ class Link:
         self._planned_at = 0.0
         self._drops = 0
         self._prepared: dict[str, Any] = {}
-        """Statements of this connection for `fetch`: the driver finds them by their text, too, but not as quickly."""
+        """Statements of this connection for `fetch`, by text. The driver has such a cache, too, but a slower one."""
         self._asked_at: float | None = None
-        """Since when `fetch` waits for the server."""
+        """When `fetch` began to wait for the server, if it does."""
         self._watch: asyncio.TimerHandle | None = None
-        self._context = Context()  # The watch must not hold on to that of the step in which it is set.
+        self._context = Context()  # An empty one: the timer must not keep alive what is in the caller's.
 
     @property
     def is_busy(self) -> bool:
@@ -88,7 +89,7 @@ class Link:
         return self._connection is not None and not self._connection.is_closed()
 
     async def open(self) -> None:
-        """Make the connection before it is needed. If that can't be done, the first deed says so."""
+        """Make the connection before it is needed. If that fails, the first deed will say why."""
         async with self._lock:
             with suppress(Exception):
                 await self._connected()
@@ -101,10 +102,10 @@ class Link:
         tries: int = _TRIES,
         is_hasty: bool = False,
     ) -> T:
-        """Do it in a transaction. `is_one`: it is a single statement, which is a transaction by itself.
+        """Do a deed in a transaction. `is_one`: it is a single statement, which is a transaction by itself.
 
-        `is_hasty`: hardly wait for locks. The server's answer to what it refused is the `__cause__` of what is raised.
-        """
+        `is_hasty`: hardly wait for locks. If the server refuses something, its error is the `__cause__` of what is
+        raised."""
         async with self._lock:
             for left in range(tries - 1, -1, -1):
                 try:
@@ -126,7 +127,8 @@ class Link:
     async def fetch(self, text: str, values: Sequence[Any]) -> Sequence[Row] | None:
         """The rows of a statement that is a transaction by itself, by the shortest way there is.
 
-        None: that is not open, or the statement failed. It may have been done: only for what may be done again.
+        None: that way is not open, or the statement failed, or its answer was lost. So it must be one that may be sent
+        again.
         """
         connection, now = self._connection, time.monotonic()
         is_old = now > self._planned_at + PLANS_KEPT
@@ -142,7 +144,7 @@ class Link:
                     statement = self._prepared[text] = await connection.prepare(text)
                 rows: Sequence[Row] = await statement.fetch(*values, timeout=NO_TIMEOUT)  # type: ignore[arg-type]
             except GeneratorExit:
-                # The loop has ended, and this with it: nothing can be told to it any more.
+                # The loop was closed under this coroutine: the connection can't be closed through it any more.
                 self.hang_up()
                 raise
             except BaseException as error:
@@ -159,7 +161,7 @@ class Link:
         return rows
 
     def _look(self) -> None:
-        """Hang up on a server that has not answered for too long. One timer in a while, not one for each `fetch`."""
+        """Hang up on a server that has not answered for too long. One timer does for all calls of `fetch`."""
         self._watch = None
         if self._asked_at is None:
             return
@@ -211,7 +213,8 @@ class Link:
         return self._connection
 
     async def _forget_old_plans(self, connection: asyncpg.Connection[Any]) -> None:
-        """A plan made for a table with a few rows must not outlive them for long, nor what was learned the schema."""
+        """Now and then let go of plans, which may have been made for tables with few rows, and look whether the schema
+        was made anew."""
         if not self._target.is_pooled and time.monotonic() > self._planned_at + PLANS_KEPT:
             await connection.execute("DISCARD PLANS")
             await learn_if_elsewhere(Transaction(_executing(connection), self._blocks, self._known))
@@ -224,33 +227,31 @@ class Link:
             self.drop()
 
     def drop(self) -> None:
-        """Throw the connection away, also one that is just being made; the next deed makes a new one."""
+        """Throw the connection away, even one that is just being made. The next deed makes a new one."""
         self._drops += 1
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.terminate()
 
     def hang_up(self) -> None:
-        """Let the server know that nobody is there any more, though the loop that it was does not turn."""
+        """Let the server know that nobody is there any more, although the connection's loop does not run."""
         connection, self._connection = self._connection, None
         transport = getattr(connection, "_transport", None)
         found = None if transport is None else transport.get_extra_info("socket")
         if found is not None:
-            # uvloop's can't; but such a loop closes its connections when it is closed.
+            # uvloop's sockets can't do it; but uvloop closes its connections when it is closed.
             with suppress(OSError, TypeError):
                 found.shutdown(socket.SHUT_RDWR)
 
     async def close(self, patience: float = PARTING) -> bool:
-        """Finish the deed under way, then disconnect; False if the server has not answered in time.
-
-        That deed is then broken off: whoever asked for it is told that the store is away.
-        """
+        """Finish the deed under way, then disconnect. False: the server has not answered in time, and the deed was
+        broken off; its caller is told that the store is away."""
         try:
             async with asyncio.timeout(patience), self._lock:
                 connection, self._connection = self._connection, None
                 if connection is not None and not connection.is_closed():
                     with suppress(ConnectionError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                        # Whatever goes wrong with that, it is closed.
+                        # Whatever goes wrong here, the connection is closed.
                         await connection.close()
         except TimeoutError:
             self.drop()
@@ -275,17 +276,17 @@ def _executing(connection: asyncpg.Connection[Any]) -> Callable[[str, Sequence[A
 
 
 def _size(value: object) -> int:
-    """Of a statement's parameter, as far as it may be large."""
+    """The size of a statement's parameter, as far as it may be large."""
     if isinstance(value, list):
         return sum(map(_size, value))
     return len(value) if isinstance(value, (bytes, str)) else 0
 
 
 class Pool:
-    """A few links; a deed gets one that is free, else it waits in line.
+    """A few links. A deed gets one that is free, or waits in line.
 
-    They hardly wait for locks. Those who come again share half of them: however many wait for one lock, others go on.
-    """
+    Deeds hardly wait for locks here. Those that are tried again share half of the links: however many need the same
+    lock, other deeds go on."""
 
     def __init__(self, link: Callable[[], Link], size: int) -> None:
         self._link = link
@@ -297,9 +298,9 @@ class Pool:
     async def run(
         self, deed: Callable[[Transaction], Awaitable[T]], *, is_one: bool = False, patience: float = _PATIENCE
     ) -> T:
-        """Do it on whichever link is free; again for so many seconds if others hold what it needs, maybe not at all.
+        """Do a deed on a free link. If others hold what it needs, try again for `patience` seconds.
 
-        Between two tries it holds nothing: neither a link nor a lock, for what it has begun is rolled back.
+        Between two tries it holds neither a link nor a lock: what it has begun is rolled back.
         """
         try:
             return await self._try(deed, is_one)
@@ -309,12 +310,12 @@ class Pool:
         loop = asyncio.get_running_loop()
         ends, pause = loop.time() + patience, _FIRST_PAUSE
         while True:
-            # Not all at once: they may be in each other's way.
+            # After a random pause: several deeds may be in each other's way.
             await asyncio.sleep(_dice.uniform(0.25, 1.0) * pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
             async with self._free_again:
                 if self._is_closed:
-                    # A link that is made now would be nobody's to close.
+                    # Nobody would close a link that is made now.
                     raise StoreError("the store was closed while this waited for a lock")
                 try:
                     return await self._try(deed, is_one)
@@ -323,7 +324,7 @@ class Pool:
                         raise
 
     def spare(self) -> Link | None:
-        """A link that is connected, and that nobody uses."""
+        """A link that is connected and not in use."""
         return next((one for one in self._links if one.is_open and not one.is_busy), None)
 
     async def _try(self, deed: Callable[[Transaction], Awaitable[T]], is_one: bool) -> T:
@@ -342,21 +343,21 @@ class Pool:
 
 
 async def run_on_either(link: Link, pool: Pool, deed: Callable[[Transaction], Awaitable[T]]) -> T:
-    """Do a single statement over this link, or over one of the pool's if this one can't be made."""
+    """Do a single statement over this link, or over one of the pool if this one can't connect."""
     try:
         return await link.run(deed, is_one=True)
     except StoreAway:
         spare = None if link.is_open else pool.spare()
         if spare is None:
             raise
-    # The server lets nobody in any more, as when it has too many: whoever is in still gets an answer.
+    # The server may accept no new connections, say because it has too many, and still answer those that it has.
     return await spare.run(deed, is_one=True, tries=1)
 
 
 class HomeLinks:
-    """A link on each event loop that asks for one: its deeds take no way through another thread and back.
+    """One link for each event loop that asks for it, so that its deeds need not go through another thread and back.
 
-    Only for deeds that are one statement each: a loop that somebody's code blocks must not hold a transaction open.
+    Only for deeds of one statement: a loop that users' code may block must not hold a transaction open.
     """
 
     def __init__(self, link: Callable[[], Link]) -> None:
@@ -364,11 +365,11 @@ class HomeLinks:
         self._links: dict[asyncio.AbstractEventLoop, Link] = {}
 
     def here(self) -> Link:
-        """That of the loop that runs."""
+        """The link of the running loop."""
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None:
-            # A program may have a loop for every call: the server is not to keep a connection for each of them.
+            # A program may use a new loop for every call: hang up the links of loops that were closed.
             for past in [one for one in list(self._links) if one.is_closed()]:
                 if (left := self._links.pop(past, None)) is not None:
                     left.hang_up()
@@ -376,21 +377,22 @@ class HomeLinks:
         return link
 
     async def close_here(self) -> bool:
-        """Whoever used it leaves, maybe with the loop. Anybody else's deed here, also one under way, connects anew.
+        """Close the link of the running loop: its user leaves, maybe with the loop. If anybody else uses it, the next
+        deed connects anew.
 
-        False if the server has not answered in time.
+        False: the server has not answered in time.
         """
         link = self._links.get(asyncio.get_running_loop())
         return True if link is None else await link.close()
 
     async def close(self) -> bool:
-        """Finish what is under way on every loop that still turns, and disconnect; the same answer."""
+        """Finish what is under way on every loop that still runs, and disconnect. Answers as `close_here`."""
         is_answered = await self.close_here()
         links, self._links = self._links, {}
         for loop, link in links.items():
             if loop.is_running():
                 closing = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(link.close(), loop))
-                # One that is blocked, maybe by whoever waits for this very close, does it when it turns again.
+                # A loop that is blocked, maybe because it waits for this very close, does it when it runs again.
                 await asyncio.wait([closing], timeout=PARTING)
             else:
                 link.hang_up()

@@ -1,8 +1,8 @@
 """Connections for transactional steps (see holdfast.store.loans): the user's own, on the worker's loop.
 
-They are not the store's: no planner settings of ours, no connection of the hot path. Kept for the next step, each reset
-first, as many as were ever needed at once. A step that sits in its transaction and does nothing is ended by the server
-when the lease would end; its locks are waited for no longer than a third of that.
+These connections are apart from the store's own: they have none of our planner settings. They are kept for later steps,
+as many as were ever needed at once, and reset in between. If a step does nothing in its transaction for as long as a
+lease, the server ends it; and its statements wait for a lock for no longer than a third of that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ENDED = (
     " with the step's result. A transaction() inside it is a savepoint, and may be used"
 )
 _MOST = 10
-"""Connections of one worker; steps beyond that wait in line."""
+"""The most connections of one worker. Further steps wait in line."""
 _TIDY = 5.0
 _BUSY_PAUSE = 0.02
 _BUSY_TRIES = 100
@@ -62,7 +62,7 @@ class PostgresLender:
         self.blocks = blocks
         self.known = known
         self.look = look
-        """Whose epoch is at a turn's place, by a connection of the store's own."""
+        """Finds the epoch of the row at a turn's place, by a connection of the store's own."""
         self.tell = tell
         self.room = asyncio.Semaphore(_MOST)
         milliseconds = max(lease // 1_000, 1)
@@ -95,7 +95,7 @@ class PostgresLender:
         return connection
 
     async def give_back(self, connection: asyncpg.Connection[Any]) -> None:
-        """Keep it for the next step, without anything that this one has set."""
+        """Keep a connection for a later step, without anything that this step has set."""
         try:
             if self._is_closed or connection.is_closed():
                 raise ConnectionError
@@ -125,7 +125,7 @@ class PostgresLoan:
         self._mark = new_id()
         self._begun_at = 0.0
         self._is_apart = False
-        """It sees nothing that was committed since it began."""
+        """Whether its transaction sees nothing that was committed since it began."""
         self._is_committed = False
 
     @property
@@ -146,7 +146,7 @@ class PostgresLoan:
             assert begun is not None
             self._is_apart, is_read_only, *_ = begun
             if is_read_only:
-                # Whatever the function does there can't be committed, and what fails because of that is no fault of it.
+                # Nothing that the function does could be committed, and that is no fault of the function's.
                 raise asyncpg.ReadOnlySQLTransactionError("a transaction of a step would be read-only")
             self._begun_at = time.monotonic()
         except BaseException as error:
@@ -160,15 +160,15 @@ class PostgresLoan:
     async def check(self, *, is_failed: bool) -> str | None:
         assert self._connection is not None
         if is_failed:
-            # A connection that ended between two statements is known to be closed a moment later.
+            # If the server has ended the connection between two statements, that shows in the loop's next iteration.
             await asyncio.sleep(0)
             if self._connection.is_closed():
-                # Else the server may have ended it for doing nothing for so long: that is the function's own fault.
+                # After that time, the server may have ended it because nothing was executed: the function's own fault.
                 is_short = time.monotonic() - self._begun_at < int(self._lender.idle_timeout) / 1_000
                 return LOST if is_short else IDLE
             return None if self._connection.is_in_transaction() else _ENDED
         tx = self._tx(Transaction)
-        # Without a transaction the mark is gone with the one that was begun; so it is in one that came after it.
+        # The mark is gone with the transaction that was begun, even if the function has begun another one since.
         found = await tx.one("find_mark", {})
         if not self._connection.is_in_transaction() or found is None or found[0] != self._mark:
             return _ENDED
@@ -195,7 +195,7 @@ class PostgresLoan:
             self._drop(keep_room=True)
             settled = await self._settled(turn, error)
             if settled is True:
-                # What it has told, with all that came with it, is not known any more.
+                # What the step itself started or sent over its connection is unknown here, so this is news of any kind.
                 self._lender.tell(News.ANY, None)
             return settled
         # crash here: both have happened, and whoever takes the run over finds the result.
@@ -206,18 +206,19 @@ class PostgresLoan:
         return True
 
     async def _write(self, tx: Transaction, turn: Turn, now: Instant | None) -> bool | Undone:
-        """Write the turn. A run that somebody has locked for a moment is waited for."""
+        """Write the turn. If somebody has locked the run for a moment, try again."""
         is_unsure = turn.run_id in tx.known.unsure
         if self._is_apart and (is_unsure or _looks_around(turn)):
             if not await self._sees_run(tx, turn):
                 return Undone("its transaction does not see what its run has done and been told since it began")
-            # What it sees of the run is on this server.
+            # It has seen the run's last turn, so this server has not lost it.
             tx.known.unsure.discard(turn.run_id)
         elif is_unsure and await lost_by_server(tx, {turn.run_id: (turn.seq, turn.epoch)}, now):
-            # It is found out once more, to stay, when the run is handed back.
+            # This transaction is rolled back; when the run is handed back, the loss is found again and settled.
             return Undone("the database has lost what came before it")
         for left in range(_BUSY_TRIES, -1, -1):
-            # Whoever joins a run that is just ending is told by the next worker that looks for the dead.
+            # A joined run that is just ending is told of by the next worker that looks for the dead, so `joined` is
+            # dropped.
             [answer] = await commit_turns(tx, [ending(turn)], now, None if turn.out is None else [])
             if isinstance(answer, bool):
                 return answer
@@ -227,7 +228,8 @@ class PostgresLoan:
         raise AssertionError("a turn that is tried ends")
 
     async def _sees_run(self, tx: Transaction, turn: Turn) -> bool:
-        """Whether it knows all that the turn has to do with: its claim, children to be cancelled, messages it takes."""
+        """Whether this transaction sees the run's claim, the turn before this one, and the messages that this one
+        takes."""
         params = {
             "namespace_id": tx.namespace_id,
             "id": turn.run_id,
@@ -240,7 +242,7 @@ class PostgresLoan:
         return row is not None and row[0]
 
     async def _settled(self, turn: Turn, error: Exception) -> bool | Undone:
-        """The answer to COMMIT was lost: find out."""
+        """The answer to COMMIT was lost: find out whether it happened."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -250,7 +252,7 @@ class PostgresLoan:
                 pause = min(pause * 2, _LONGEST_PAUSE)
                 continue
             if epoch is None:
-                # The server may still be at it.
+                # The server may still be committing.
                 return Undone(f"the answer to COMMIT was lost: {error}", is_certain=False)
             return epoch == turn.epoch
 
@@ -263,7 +265,7 @@ class PostgresLoan:
                 async with asyncio.timeout(_TIDY):
                     await self._transaction.rollback()
             elif not self._is_committed:
-                # The user's function has ended it, and asyncpg does not know.
+                # The user's function has ended the transaction, and asyncpg does not know.
                 raise ConnectionError
             await self._lender.give_back(connection)
         except BaseException as error:
@@ -289,17 +291,18 @@ class PostgresLoan:
 
 
 def _looks_around(turn: Turn) -> bool:
-    """Whether a turn changes anything that others may have written, beside its place in the journal and its run's row.
+    """Whether a turn depends on anything that others may have written, beside its run's row and its place in the
+    journal.
 
-    That row is locked, and if somebody has changed it since the transaction began, the server says so by itself.
+    The row is locked, and if somebody has changed it since the transaction began, the server itself refuses to go on.
     """
     return bool(turn.taken) or turn.out is not None or (turn.change is not None and turn.change.status.is_final)
 
 
 class _Strict(Transaction):
-    """Where a row that is in the turn's place is somebody else's, even with the same epoch.
+    """A transaction in which any row at a turn's place refuses the turn, even a row with the same epoch.
 
-    It was not written by this transaction, so it can't be what this transaction's writes belong to.
+    This transaction did not write that row, so what the user's function wrote in it does not belong to that row.
     """
 
     async def all(self, name: str, params: Mapping[str, Any]) -> Sequence[Row]:
@@ -321,6 +324,6 @@ def _executing(connection: asyncpg.Connection[Any]) -> Callable[[str, Sequence[A
 
 
 async def find_epoch(tx: Transaction, turn: Turn) -> int | None:
-    """Whose epoch is at the turn's place."""
+    """The epoch of the row at the turn's place; None: there is none."""
     row = await tx.one("find_place_taken", {"namespace_id": tx.namespace_id, "id": turn.run_id, "seq": turn.seq})
     return None if row is None or row[0] is None else int(row[0])

@@ -1,7 +1,7 @@
-"""The thread on which a store's connections live, with an event loop of its own; but for those of single turns.
+"""The thread, with an event loop of its own, on which a store's connections live, except for the home links of workers.
 
-So a store answers callers on any event loop, and renewals go out whatever the user's code does on theirs. What takes
-the shorter way instead is in commits.py.
+So a store answers callers on any event loop, and renewals are sent whatever users' code does on theirs. commits.py says
+what takes the shorter way over home links.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PARTING = 2.0
 
 
 class LoopThread:
-    """Started when it is first needed, stopped with the store."""
+    """A thread that is started when it is first needed and stopped with the store."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -31,9 +31,9 @@ class LoopThread:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self) -> None:
-        """Begin to turn."""
+        """Start the thread, unless it runs."""
         if self._loop is None:
-            # Its own loop, whatever the application's is; uvloop's takes a quarter off the processor time of a commit.
+            # Whichever loop the application uses, uvloop's saves a quarter of the processor time of a commit.
             faster = find_extra("uvloop")
             self._loop = asyncio.SelectorEventLoop() if faster is None else faster.new_event_loop()
             self._thread = threading.Thread(target=self._turn, args=(self._loop,), name=self._name, daemon=True)
@@ -43,7 +43,7 @@ class LoopThread:
         asyncio.set_event_loop(loop)
         try:
             loop.run_forever()
-            # Such as a connection that is just being made: it would keep the loop from closing.
+            # Tasks that are left, such as one that is just connecting, would keep the loop from closing.
             if left := asyncio.all_tasks(loop):
                 for task in left:
                     task.cancel()
@@ -52,7 +52,7 @@ class LoopThread:
             loop.close()
 
     def stop(self) -> None:
-        """Turn no more. What is under way is cancelled: connections are closed before this."""
+        """Stop the thread. What is still under way is cancelled; connections must have been closed before."""
         loop, self._loop = self._loop, None
         if loop is not None:
             loop.call_soon_threadsafe(loop.stop)
@@ -61,7 +61,7 @@ class LoopThread:
         self._thread = None
 
     def call(self, deed: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Future[T]:
-        """Have it done over there; the answer comes to the loop that runs here. It is on its way when this returns."""
+        """Have a deed done on that thread, beginning at once. The answer comes to the loop that runs here."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         assert self._loop is not None
@@ -79,8 +79,8 @@ class LoopThread:
             raise TimeoutError("no answer in time") from None
 
     async def finish(self, patience: float) -> bool:
-        """Wait until all that was called for has been answered; False if something was broken off because it took
-        longer than that. Only from that thread."""
+        """Wait until all calls have been answered; False if some were broken off because they took longer than that.
+        Only to be called on that thread."""
         loop = asyncio.get_running_loop()
         until = loop.time() + patience
         while others := [task for task in self._tasks if task is not asyncio.current_task()]:
@@ -93,15 +93,15 @@ class LoopThread:
         return True
 
     def post(self, callback: Callable[[], object]) -> None:
-        """Call it over there, soon. Once that is stopped, nothing is."""
+        """Call it on that thread, soon. Once the thread was stopped, nothing is called."""
         loop = self._loop
         if loop is not None:
-            # Closed since we looked: another thread has stopped it.
+            # Another thread may have stopped the loop since we looked.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(callback)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin something there. Only from that thread."""
+        """Begin a task. Only to be called on that thread."""
         return asyncio.get_running_loop().create_task(work)
 
     def _begin(

@@ -1,6 +1,6 @@
 """Messages: signals and cancels to the live run of a chain. A sender only inserts.
 
-What decides is one statement each; what was continued meanwhile is looked at again.
+One statement decides what becomes of a message. If its run was continued meanwhile, the statement is executed again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ async def send_signal(
     *,
     is_guest: bool,
 ) -> Sent:
-    """To the newest run of the chain, if that is live. In a caller's own transaction no run is locked."""
+    """Send a signal to the newest run of the chain, if that is live. In a caller's own transaction no run is locked."""
     if is_guest:
         await hold_chain(tx, run_id)
     params = {
@@ -51,14 +51,16 @@ async def send_signal(
             return Sent.DUPLICATE
         if final != RunStatus.CONTINUED.value or number == seen:
             return Sent.ENDED
-        # It was continued while the statement waited for it, and its successor is there now; or it has none any more.
+        # The run was continued while the statement waited for it. The next look finds its successor, or the same run
+        # again if no successor is left.
         seen = number
 
 
 async def hold_chain(tx: Transaction, run_id: str) -> None:
-    """Before a caller sends to a run of it, by a statement of its own: what was removed before is not seen after it.
+    """Keep the runs of a chain from being removed until the caller's transaction ends. It is a statement of its own, so
+    that the statements after it do not see what was removed before.
 
-    Where the caller's transaction would see it all the same, the server refuses to send there.
+    A transaction that sees nothing younger than itself would see it all the same: there, a removed run is an error.
     """
     params = {"namespace_id": tx.namespace_id, "id": run_id}
     row = await tx.one("hold_chain", params)
@@ -68,13 +70,13 @@ async def hold_chain(tx: Transaction, run_id: str) -> None:
 
 
 async def count_unread(tx: Transaction, run_id: str) -> list[Unread]:
-    """What waits in its inbox."""
+    """How many messages wait in the run's inbox, by kind and name."""
     rows = await tx.all("count_unread", {"namespace_id": tx.namespace_id, "id": run_id})
     return [Unread(*row) for row in rows]
 
 
 async def send_signals(tx: Transaction, signals: Sequence[OutSignal], now: Instant | None) -> None:
-    """Those of turns. What the ended and the missing are sent goes nowhere."""
+    """Send the signals of turns. Those to runs that have ended or are gone are dropped."""
     left = list(range(len(signals)))
     seen: dict[int, int] = {}
     while left:
@@ -88,19 +90,19 @@ async def send_signals(tx: Transaction, signals: Sequence[OutSignal], now: Insta
             "now": now,
         }
         met: dict[int, int] = {row[0]: row[1] for row in await tx.all("send_signals", params)}
-        # One that is met again has no successor, or none any more.
+        # A run that is met a second time has no successor any more.
         left = [place for place, number in met.items() if seen.get(place) != number]
         seen |= met
 
 
 async def send_cancels(tx: Transaction, cancels: Sequence[tuple[int, str]], now: Instant | None) -> None:
-    """Those of turns, each from a run to its child."""
+    """Send the cancels of turns, each from a run, given by number, to its child."""
     parents, ids = zip(*cancels, strict=True)
     params = {"namespace_id": tx.namespace_id, "parents": list(parents), "ids": list(ids), "now": now}
     await tx.all("send_cancels", params)
 
 
 async def move_strays(tx: Transaction, floor: Instant = BOTTOM) -> None:
-    """Messages that came for a run just after its end: to its successor, or away."""
+    """Move messages that arrived for a run after its end to its successor, or drop them."""
     if await tx.all("move_strays", {"namespace_id": tx.namespace_id, "floor": floor}):
         tx.news |= News.WORK

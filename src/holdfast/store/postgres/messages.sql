@@ -1,16 +1,17 @@
--- Messages: what goes into inboxes. A sender only inserts.
--- A message for a run that continues as new meanwhile must reach its successor, and in order. So a sender holds the row of
--- the run that it writes to FOR KEY SHARE, which stalls nobody but the commit that continues that run: that one takes it
--- FOR UPDATE and moves the inbox in a later statement. A sender that comes second sees that its run was continued and
--- looks again. What is sent by statements that can't look again (ends) is moved on by move_strays.
--- In a caller's own transaction nothing is held: it may stay open for long, and would keep others waiting. What was sent to
--- a run that is continued until the caller commits is moved on like that, too, and so that run is not removed before.
--- Whoever reads what came for a successor moves them first: they were there before what was sent to it later.
+-- Messages: what is put into inboxes. A sender only inserts.
+-- A message to a run that continues as new at the same time must reach its successor, and in order. So a sender holds
+-- the row of the run that it writes to FOR KEY SHARE. This holds up nobody but the commit that continues that run,
+-- which takes the row FOR UPDATE and moves the inbox by a later statement. A sender that comes second sees that its run
+-- was continued, and looks again. Messages of statements that can't look again (ends) are moved on by move_strays. A
+-- caller's own transaction holds no run: it may stay open for long, and others would have to wait. If a run continues
+-- before the caller commits, move_strays moves on what the caller has sent to it; until then the run is not removed.
+-- Whoever reads the inbox of a successor first calls move_strays, since strays were sent before what the successor was
+-- sent itself.
 
 -- name: hold_chain
--- Until a caller's own transaction ends, no run of this chain is removed while the chain lives on: see hold_chains. Nobody
--- else looks at this. Many chains share a lock: a caller may send to more of them than a server has room for locks. Answers
--- whether the transaction sees nothing younger than itself: see refuse_removed.
+-- Until a caller's own transaction ends, keep the runs of this chain from being removed while the chain lives on: see
+-- hold_chains, which alone looks at this lock. Many chains share one lock, since a caller may send to more chains than
+-- the server has room for locks. Answers whether the transaction sees nothing younger than itself: see refuse_removed.
 SELECT pg_advisory_xact_lock_shared(
         hashtext('holdfast.chains/' || :namespace_id::integer), hashtext(coalesce(starts.chain_id, asked.id)) & 255
     ), current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
@@ -19,28 +20,30 @@ LEFT JOIN holdfast.runs ON runs.namespace_id = :namespace_id AND runs.id = asked
 LEFT JOIN holdfast.starts ON starts.number = runs.number;
 
 -- name: refuse_removed
--- A transaction that sees nothing younger than itself may see a run that is gone. To lock it is a serialization failure then,
--- as to any other write there. Turns never lock this row, and the lock is let go at once: see begin_look.
+-- Lock a row of the run that is sent to. A transaction that sees nothing younger than itself may still see a run that
+-- was removed: then this is a serialization failure, as any other write to the row would be. Turns never lock this row,
+-- and the lock is released at once: see begin_look.
 SELECT starts.number
 FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.starts ON starts.number = last.number
 FOR KEY SHARE OF starts;
 
 -- name: begin_look
--- What is locked from here on is let go by undo_look.
+-- Locks that are taken from here on are released by undo_look.
 SAVEPOINT look_of_holdfast;
 
 -- name: undo_look
--- Let go of what was locked since.
+-- Release the locks that were taken since.
 ROLLBACK TO SAVEPOINT look_of_holdfast;
 
 -- name: end_look
--- As if it had never begun.
+-- Forget the savepoint.
 RELEASE SAVEPOINT look_of_holdfast;
 
 -- name: send_signal
--- One signal for the newest run of a chain, which is held unless this is a caller's transaction, unless its id was sent
--- before. Answers the run's status, null if it is live; whether it was sent; whether its id is known; and the run.
+-- Send one signal to the newest run of a chain, unless its message id was sent before. Outside a caller's transaction
+-- the run is held. Answers the run's status (null if it is live), whether the signal was sent, whether its message id
+-- is known, and the run's number.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -85,10 +88,10 @@ SELECT CASE WHEN target.ended_at IS NOT NULL THEN target.status END, EXISTS (SEL
 FROM target;
 
 -- name: send_signals
--- Signals that turns give out, in order, to the newest runs of chains. Answers the places of those whose run was
--- continued, and the run: if that was while this statement waited for it, they are sent again. They are as old as this
--- statement, not as the turn, which may have been long on its way. Each run is looked up for itself, and so in send_cancels:
--- as joins, the chain of each id would be looked for anew with each run.
+-- Send the signals of turns, in order, to the newest runs of chains. Answers the places of signals whose run had
+-- continued, and the run's number: if it continued while this statement waited for it, they are sent again. Signals get
+-- the time of this statement, not of the turn, which may have been long on its way. Each run is looked up by itself, as
+-- in send_cancels: as a join, the chain of each id would be looked for anew with each run.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -121,7 +124,7 @@ sent AS (
 SELECT met.place, met.number FROM met WHERE met.status = 'continued' ORDER BY met.place;
 
 -- name: count_unread
--- Messages of a run that no turn has taken, by kind and name, but for what is not its body's to read.
+-- How many messages to a run no turn has taken, by kind and name, without those that are not for its body to read.
 SELECT inbox.kind, inbox.name, count(*)
 FROM holdfast.runs
 JOIN holdfast.inbox ON inbox.run = runs.number
@@ -131,7 +134,8 @@ ORDER BY min(inbox.id)
 LIMIT 100;
 
 -- name: send_cancels
--- Cancels that turns give out, for live children, once in a run's life. Whoever has only joined a run has no say in that.
+-- Ask live children of turns' runs to end, each once in its life. Only the parent may ask: a run that has joined
+-- another may not.
 INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
 SELECT child.number, child.lane_id, 'cancel', ''::bytea,
     coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -154,9 +158,9 @@ CROSS JOIN LATERAL (
 ON CONFLICT DO NOTHING;
 
 -- name: send_hook
--- A payload for a hook whose row was just deleted, by a later statement: its run may have been continued until then.
--- Should the run have ended, move_strays sees to it. In a caller's own transaction the row is still
--- there, and what became of the hook is told by its mark.
+-- Send the payload for a hook whose row was deleted by an earlier statement, which may have waited for its run to
+-- continue. If the run has ended, move_strays takes care of the message. In a caller's own transaction the hook's row
+-- is still there, and only its mark says that it was used.
 WITH used AS (
     INSERT INTO holdfast.used_hooks (namespace_id, token, run, became)
     SELECT :namespace_id, :token::text, :run::bigint, 'used' WHERE :is_taken::boolean
@@ -173,7 +177,7 @@ FROM holdfast.runs
 WHERE runs.number = :run;
 
 -- name: send_pauses
--- A pause or its end, for the runs among these that somebody holds. The last word counts.
+-- Tell the owners of those runs that somebody holds of a pause, or of its end, in place of earlier such messages.
 WITH earlier AS (
     DELETE FROM holdfast.inbox WHERE inbox.run = ANY (:runs::bigint[]) AND inbox.kind = 'pause'
 )
@@ -183,8 +187,8 @@ FROM holdfast.runs
 WHERE runs.number = ANY (:runs::bigint[]) AND runs.owner IS NOT NULL;
 
 -- name: move_unread
--- What runs had not read when they failed or were cancelled is read by those that retry them, which are due by themselves.
--- Of one that was retried before, the newest run of the chain has it.
+-- Messages that runs had not read when they failed or were cancelled go to the runs that retry them. They need not wake
+-- those, which are due by themselves. If a run was retried before, the newest run of the chain has the messages.
 UPDATE holdfast.inbox
 SET run = moved.run, lane_id = moved.lane_id, fresh = false
 FROM unnest(:ids::text[], :chain_ids::text[], :runs::bigint[], :lanes::integer[]) AS moved (id, chain_id, run, lane_id)
@@ -208,8 +212,9 @@ CROSS JOIN LATERAL (
 WHERE inbox.run = ended.number AND NOT inbox.taken AND inbox.kind IN ('signal', 'event', 'hook');
 
 -- name: move_messages
--- What a continued run had not read goes to its successor, and wakes it. Of waits, it knows hooks by their numbers. Ends of
--- children that it did not ask for are not for it; they go, and so does what was for the run's owner alone.
+-- Messages that a continued run has not read go to its successor and wake it. The number of a wait is kept for hooks
+-- only: the successor registers other waits anew. Ends of children, which the successor has not asked for, are dropped,
+-- and so are messages that were meant for the run's owner.
 WITH spent AS (
     DELETE FROM holdfast.inbox
     WHERE inbox.run = ANY (:runs::bigint[]) AND (inbox.taken OR inbox.kind NOT IN ('signal', 'event', 'hook', 'cancel'))

@@ -1,4 +1,4 @@
-"""What is sent to runs, and what is asked before: by a store, and by a guest in a caller's own transaction."""
+"""The contract's methods that send to runs, for the store itself and for a guest in a caller's own transaction."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Deed = Callable[[Transaction], Awaitable[T]]
 
 
 class Messaging:
-    """A part of both; the other part executes."""
+    """A part of the store and of its guests, which say how to execute a deed."""
 
     _is_guest = False
-    """Then nothing is locked that a turn needs, for the caller may commit late."""
+    """Whether it is a guest. A guest locks nothing that a turn needs, for the caller may commit late."""
 
     async def _read(self, deed: Deed[T]) -> T:
         raise NotImplementedError

@@ -9,7 +9,7 @@ from .connections import sqlstate
 from .statements import DEFAULT_SCHEMA, blocks_for, in_schema
 from .transactions import Transaction
 
-# A table, a function or a type that is not ours, or a table that has not our columns.
+# A table, a function or a type that is not ours, or a table that lacks our columns.
 _IN_THE_WAY = ("42P07", "42723", "42710", "42703")
 
 
@@ -19,7 +19,7 @@ def migrations() -> list[tuple[int, str]]:
 
 
 def migration_sql(schema: str = DEFAULT_SCHEMA, *, after: int = 0) -> str:
-    """What migrating a database executes whose schema has this number, 0 if it is empty, as text to run by hand."""
+    """The SQL that migrates a database whose schema has the number `after` (0: it is empty), to run by hand."""
     lacking = lacking_of(migrations(), after)
     if not lacking:
         return NOTHING_LACKING
@@ -34,7 +34,7 @@ def migration_sql(schema: str = DEFAULT_SCHEMA, *, after: int = 0) -> str:
 
 
 async def applied(tx: Transaction) -> int:
-    """The newest migration that the database has; 0: none."""
+    """The number of the newest migration that the database has; 0: it has none."""
     row = await tx.one("has_migrations", {"schema": tx.blocks.schema})
     if row is None or not row[0]:
         return 0
@@ -43,8 +43,8 @@ async def applied(tx: Transaction) -> int:
 
 
 async def migrate(tx: Transaction, shown: str, *, may_change: bool) -> None:
-    """Bring the schema up to date, if that is allowed and needed. Raises StoreTooNew for one that this version can't
-    work with."""
+    """Bring the schema up to date, if that is allowed and needed. Raises StoreTooNew for a schema that this version
+    can't work with."""
     try:
         await _migrate(tx, shown, may_change)
     except Exception as error:

@@ -1,8 +1,7 @@
-"""What a notification says: who sent it, what may have happened, and how old that is.
+"""The text of a notification: who sent it, what may have happened, and how old that is.
 
-One from a process of an earlier version does not say what: it may be anything. And such a process takes a sender's
-name with its topics for a name, and looks, too.
-"""
+A process of an earlier version does not say what happened, so it may be anything. Such a process takes the name with
+the topics behind it for the sender's name, and looks, as it should."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ def notification(channel: str, sender: str, news: News, since: Instant | None) -
 
 
 def understood(said: str) -> tuple[str, News, Instant | None]:
-    """The sender, what may have happened, and how old it is if that is known."""
+    """The sender, what may have happened, and since when, if that is known."""
     head, _, since = said.partition(" ")
     sender, _, letters = head.partition("/")
     news = News.NONE

@@ -1,9 +1,9 @@
-"""What turns give out: children, waits, messages, values, successors, in the commit of their journal rows.
+"""Writing what turns give out (children, waits, messages, values, successors) in the commit of their journal rows.
 
-Turns without any stay one statement. These are a transaction: the journal's rows first, and then, for those whose row
-was inserted just now, a fixed number of statements, however many turns there are. A turn sent again finds its row and
-does nothing. Rows are locked in this order: runs that are continued, runs that are changed (both by number), keys (by
-name), and after that only what is held for a moment or never waited for.
+Turns that give nothing out are one statement. The others are a transaction: the journal rows come first, and then a
+fixed number of statements, however many turns there are, for those whose rows were inserted just now. A turn that is
+sent again finds its row, and does nothing. Rows are locked in this order: runs that are continued, runs that are
+changed (both by number), keys (by name), and then only rows that are held for a moment or that nobody waits for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .transactions import Transaction
 
 
 class Given(NamedTuple):
-    """What an accepted turn gives out, and when."""
+    """What an accepted turn gives out, with its run's number and the time."""
 
     run: int
     turn: Turn
@@ -30,14 +30,14 @@ class Given(NamedTuple):
 
 
 def split_turns(turns: Sequence[Turn]) -> tuple[list[int], list[int]]:
-    """The places of turns of runs that give nothing out, and of the others: a run's turns stay together, in order."""
+    """The places of turns whose runs give nothing out, and of all others. All turns of a run are in the same list."""
     giving = {turn.run_id for turn in turns if turn.out is not None}
     plain = [place for place, turn in enumerate(turns) if turn.run_id not in giving]
     return plain, [place for place, turn in enumerate(turns) if turn.run_id in giving]
 
 
 def ending(turn: Turn) -> Turn:
-    """The turn, ending as continued if it has a successor."""
+    """The turn; if it gives out a successor, with the change that ends its run as continued."""
     if turn.out is None or turn.out.successor is None:
         return turn
     if turn.change is not None and turn.change.status is RunStatus.CONTINUED:
@@ -46,7 +46,7 @@ def ending(turn: Turn) -> Turn:
 
 
 async def lock_continued(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int]) -> set[int]:
-    """Lock the runs that are about to be continued; returns those that somebody else has locked."""
+    """Lock the runs that are about to continue. Returns those that somebody else has locked."""
     runs = [
         numbers[turn.run_id]
         for turn in turns
@@ -56,9 +56,10 @@ async def lock_continued(tx: Transaction, turns: Sequence[Turn], numbers: dict[s
 
 
 async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int], now: Instant | None) -> list[int]:
-    """Do what turns say whose rows were inserted by this transaction. Returns who joined a run.
+    """Write what turns give out whose rows were inserted by this transaction. Returns the numbers of runs that joined
+    one.
 
-    Successors come before signals: what is sent to a chain goes to the run that goes on.
+    Successors come before signals, so that what is sent to a chain goes to the run that goes on.
     """
     given = [
         Given(numbers[turn.run_id], turn, turn.out, turn.at if now is None else now)
@@ -101,7 +102,7 @@ async def give_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, in
 
 
 def _is_work(out: Out) -> bool:
-    """Whether it gives out more than values, which concern no worker."""
+    """Whether it gives out anything that concerns workers: values and items do not."""
     return bool(out.waits or out.successor is not None or out.children or out.signals or out.cancels or out.events)
 
 

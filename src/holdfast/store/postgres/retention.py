@@ -1,4 +1,4 @@
-"""Managing: pausing what lives, and removing what has ended with everything it owns."""
+"""Pausing runs, and removing ended ones with everything they own. A live run is never removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .transactions import Row, Transaction
 
 
 async def pause_runs(tx: Transaction, run_ids: Sequence[str], paused: bool, now: Instant | None) -> list[str]:
-    """Set the flag, and tell whoever holds one of them."""
+    """Set the flag, and tell the owners of those runs that somebody holds."""
     params = {"namespace_id": tx.namespace_id, "ids": list(run_ids), "paused": paused}
     rows = await tx.all("pause_runs", params)
     changed = {row[0]: row[1] for row in rows}
@@ -26,7 +26,7 @@ async def pause_runs(tx: Transaction, run_ids: Sequence[str], paused: bool, now:
 
 
 async def delete_runs(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
-    """Those that have ended."""
+    """Remove those of the runs that have ended."""
     await tx.one("lock_removals", {"namespace_id": tx.namespace_id})
     rows = await tx.all("find_ended", {"namespace_id": tx.namespace_id, "ids": list(run_ids)})
     gone = await _remove(tx, rows)
@@ -34,7 +34,7 @@ async def delete_runs(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
 
 
 async def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instant | None) -> Swept:
-    """Some of what is kept no longer: runs, events, and messages that nobody will read."""
+    """Remove a bounded batch of runs whose retention is over, oldest first, and one of old events."""
     await tx.one("lock_removals", {"namespace_id": tx.namespace_id})
     at = await tx.now(now)
     rows = await tx.all("sweep", {"namespace_id": tx.namespace_id, "now": at, "limit": limit})
@@ -46,11 +46,11 @@ async def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instan
 
 
 async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:
-    """Take runs away, but for those of chains that live on and are just sent to by callers.
+    """Remove runs, except for those of chains that live on and that open transactions of callers have sent to.
 
-    What was sent to them and belongs to a run that goes on is moved there first, and those who missed their ends are
-    told: afterwards nobody can. What belongs to their chains goes by a later statement, which sees what is left.
-    """
+    Messages to them that belong to a run that goes on are moved there first, and followers that missed their ends are
+    told: afterwards nobody could. What belongs to their chains is removed by a later statement, which sees which runs
+    are left."""
     chains = list(dict.fromkeys(chain_id for _, _, chain_id in rows))
     asked = {"namespace_id": tx.namespace_id, "chains": chains}
     busy = {chain_id for (chain_id,) in await tx.all("hold_chains", asked)} if rows else set()

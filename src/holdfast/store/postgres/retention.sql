@@ -1,7 +1,7 @@
--- Retention: pausing what lives, and removing what has ended, with everything it owns.
+-- Retention: pausing runs, and removing ended ones with everything they own.
 
 -- name: pause_runs
--- Set the flag of live runs that have it otherwise.
+-- Set or clear the flag of live runs.
 WITH live AS MATERIALIZED (
     SELECT runs.number FROM holdfast.runs
     WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]) AND runs.ended_at IS NULL
@@ -14,12 +14,13 @@ WHERE runs.number = live.number
 RETURNING runs.id, runs.number;
 
 -- name: lock_removals
--- One removal at a time in a namespace: two that each remove a run of one chain would both take the other's for a
--- reason to keep what the chain owns.
+-- Let one removal at a time happen in a namespace. If two remove one run each of the same chain, each sees the other's
+-- run, and neither removes what the chain owns.
 SELECT pg_advisory_xact_lock(hashtextextended('holdfast.removals', :namespace_id::bigint));
 
 -- name: find_ended
--- Those of some runs that have ended, locked, with their chains. Of starts, too: those who are just joining one hold it there.
+-- Lock those of some runs that have ended, and find their chains. Rows of starts are locked, too: there, a run that is
+-- just being joined is held.
 SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
 FROM holdfast.runs
 JOIN holdfast.starts ON starts.number = runs.number
@@ -27,7 +28,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]) AND run
 ORDER BY runs.number FOR UPDATE OF runs, starts;
 
 -- name: sweep
--- Runs whose retention is over, locked, with their chains.
+-- Lock runs whose retention is over, and find their chains.
 SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
 FROM holdfast.runs
 JOIN holdfast.starts ON starts.number = runs.number
@@ -36,9 +37,9 @@ ORDER BY runs.namespace_id, runs.expires_at, runs.number LIMIT :limit::integer
 FOR UPDATE OF runs, starts SKIP LOCKED;
 
 -- name: hold_chains
--- Of chains that live on, those that callers send to in transactions of their own, or that share a lock with one. What they
--- have sent to a run that went on meanwhile is moved on from there when they have committed. The others are held until
--- this ends.
+-- Those of some chains that live on and that open transactions of callers have sent to, or that share a lock with such
+-- a chain. What those have sent to a run that has continued since is moved on when they have committed. The other
+-- chains are held until this transaction ends.
 WITH living AS MATERIALIZED (
     SELECT asked.chain_id
     FROM unnest(:chains::text[]) AS asked (chain_id)
@@ -51,7 +52,7 @@ FROM living
 WHERE NOT pg_try_advisory_xact_lock(hashtext('holdfast.chains/' || :namespace_id::integer), hashtext(living.chain_id) & 255);
 
 -- name: give_back_keys
--- Keys that these runs took over from others which live on still: those have them again.
+-- Give the keys of these runs back to those live runs from which they took them over.
 WITH theirs AS MATERIALIZED (
     SELECT runs.number, lanes.workflow, starts.key, before.number AS before
     FROM holdfast.runs
@@ -70,7 +71,7 @@ WHERE keys.namespace_id = :namespace_id AND keys.workflow = theirs.workflow AND 
     AND keys.run = theirs.number AND keys.key = ANY (ARRAY(SELECT theirs.key FROM theirs));
 
 -- name: remove_runs
--- Ended runs, with what is theirs alone.
+-- Remove ended runs, with all that is theirs alone.
 WITH key AS (
     DELETE FROM holdfast.keys
     USING holdfast.starts
@@ -111,7 +112,7 @@ start AS (
 DELETE FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[]);
 
 -- name: remove_chains
--- What belongs to chains of which no run is left.
+-- Remove what belongs to chains of which no run is left.
 WITH gone AS MATERIALIZED (
     SELECT asked.chain_id
     FROM unnest(:chains::text[]) AS asked (chain_id)
@@ -141,7 +142,7 @@ WHERE message_ids.namespace_id = :namespace_id
     AND message_ids.scope = ANY (ARRAY(SELECT 'signal/' || gone.chain_id FROM gone));
 
 -- name: remove_events
--- Old events, with who took them.
+-- Remove a batch of old events, with the notes of which chains have taken them.
 WITH old AS MATERIALIZED (
     SELECT events.id FROM holdfast.events
     WHERE events.namespace_id = :namespace_id AND events.published_at < :before::bigint
@@ -155,7 +156,7 @@ DELETE FROM holdfast.events USING old WHERE events.id = old.id
 RETURNING events.id;
 
 -- name: remove_event_ids
--- Ids under which old events were published.
+-- Remove the message ids of old events.
 DELETE FROM holdfast.message_ids
 WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'event' AND message_ids.id IN (
     SELECT old.id FROM holdfast.message_ids AS old

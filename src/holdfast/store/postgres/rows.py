@@ -1,4 +1,4 @@
-"""Rows into records: the only place where the order of columns is known. No row leaves the store."""
+"""Rows become records. Only here and in the .sql files does the order of columns matter; no row leaves the store."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def run_record(row: Row) -> RunRecord:
         after_run_id=after_run_id,
         owner=owner,
         epoch=epoch,
-        # Below zero where the next claim counts one that is none.
+        # It is -1 where the next claim will count a crash that was none.
         crashes=max(crashes, 0),
         blocked=blocked,
         input=input,
@@ -71,7 +71,7 @@ def run_record(row: Row) -> RunRecord:
 
 
 def claimed_run(row: Row, next_seq: int, rows: tuple[JournalRow, ...], inbox: tuple[Message, ...]) -> ClaimedRun:
-    """A row of claim_runs, which is as it is after the claim."""
+    """The run of a row of claim_runs, as it is after the claim."""
     (_number, id, workflow, version, epoch, stored_seq, input, seed, key, tags, priority, created_at, started_at,
      deadline_at, chain_id, parent_id, queue, paused, crashes, blocked, _has_messages, due_at, now, trace,
      origin_id, has_to_wait, is_first) = row  # fmt: skip
@@ -149,7 +149,7 @@ def workflow_version(row: Row) -> WorkflowVersion:
 
 
 def tags_of(text: str) -> Mapping[str, str]:
-    """Tags as they were given."""
+    """Tags by name, from their JSON."""
     return _NO_TAGS if text == "{}" else _tags.decode(text)
 
 

@@ -1,4 +1,4 @@
-"""Runs as they are read: one, by key, the ended ones, a journal, a page of many."""
+"""Reading runs: one by id or key, those that have ended, a journal, a page of a listing."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ _NUMBER, _CREATED_AT = 0, 10
 
 
 async def get_run(tx: Transaction, run_id: str) -> RunRecord | None:
-    """By id."""
+    """The run with this id."""
     return _only(await tx.joined(["select_runs", "get_run"], {"namespace_id": tx.namespace_id, "id": run_id}))
 
 
 async def find_run(tx: Transaction, workflow: str, key: str) -> RunRecord | None:
-    """By key."""
+    """The run that holds this key."""
     params = {"namespace_id": tx.namespace_id, "workflow": workflow, "key": key}
     return _only(await tx.joined(["select_runs", "find_run"], params))
 
 
 async def find_last(tx: Transaction, run_id: str) -> RunRecord | None:
-    """The newest of its chain."""
+    """The newest run of the run's chain."""
     row = await tx.one("find_newest", {"namespace_id": tx.namespace_id, "id": run_id})
     return None if row is None else await get_run(tx, row[0])
 
 
 async def read_ended(tx: Transaction, run_ids: Sequence[str]) -> list[RunRecord]:
-    """Those that have ended."""
+    """Those of the runs that have ended."""
     params = {"namespace_id": tx.namespace_id, "ids": list(run_ids)}
     return [run_record(row) for row in await tx.joined(["select_runs", "read_ended"], params)]
 
 
 async def read_gone(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
-    """Those that are not there."""
+    """Those of the ids that no run has."""
     params = {"namespace_id": tx.namespace_id, "ids": list(run_ids)}
     return [run_id for (run_id,) in await tx.all("read_gone", params)]
 
 
 async def read_journal(tx: Transaction, run_id: str) -> list[JournalRow]:
-    """All turns."""
+    """All turns of a run, in order."""
     rows = await tx.all("read_journal", {"namespace_id": tx.namespace_id, "id": run_id})
     return [JournalRow(*row) for row in rows]
 
@@ -65,7 +65,7 @@ async def list_runs(
 ) -> Page[RunRecord]:
     """One page, newest first.
 
-    Tags and `accept` are tested here, on at most MOST_LOOKED_AT runs: a page may be short, even empty, and have a
+    Tags and `accept` are tested here, on about MOST_LOOKED_AT runs: a page may be short or even empty, and still have a
     next one.
     """
     size = CHUNK if where.tags or accept else limit + 1
@@ -78,7 +78,7 @@ async def list_runs(
         looked_at += len(rows)
         for row in rows:
             if len(found) == limit:
-                # `after` is the last one that was looked at, found or not.
+                # `after` is the last run that was looked at, whether it passed the tests or not.
                 return _page(found, after)
             after = row[_CREATED_AT], row[_NUMBER]
             record = run_record(row)

@@ -1,13 +1,13 @@
 -- Runs: starting, reading, listing, cancelling. A block without a SELECT of its own follows select_runs.
 
 -- name: find_ids
--- Which of these ids exist already, and as what.
+-- Those of some ids that exist already, with the status of their runs.
 SELECT runs.id, runs.status
 FROM holdfast.runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 
 -- name: find_holder
--- The run that holds a key, with what decides a conflict; it stays as it is until the transaction ends.
+-- The run that holds a key, with all that decides what happens to it in a conflict. It is locked.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
     runs.after_run_id, runs.due_at, runs.blocked IS NOT NULL
 FROM holdfast.keys
@@ -16,14 +16,14 @@ WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.k
 FOR NO KEY UPDATE OF runs;
 
 -- name: see_holder
--- The run that holds a key, as it is now: nobody is locked.
+-- The run that holds a key, without a lock.
 SELECT runs.id, runs.status
 FROM holdfast.keys
 JOIN holdfast.runs ON runs.number = keys.run
 WHERE keys.namespace_id = :namespace_id AND keys.workflow = :workflow AND keys.key = :key;
 
 -- name: find_live
--- The same of a run by its id.
+-- The columns of find_holder for a run by its id. It is locked.
 SELECT runs.number, runs.id, runs.status, runs.lane_id, runs.started_at, runs.owner, runs.epoch, runs.next_seq,
     runs.after_run_id, runs.due_at, runs.blocked IS NOT NULL
 FROM holdfast.runs
@@ -31,7 +31,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :id
 FOR NO KEY UPDATE OF runs;
 
 -- name: find_called_off
--- Whether a run is a child that was to end with its parent, and that has ended.
+-- Whether a run is a child that is to end with its parent, and the parent has ended.
 SELECT starts.number
 FROM holdfast.starts
 WHERE starts.number = :run AND starts.parent_id IS NOT NULL AND starts.on_parent_end = 'cancel' AND NOT EXISTS (
@@ -46,8 +46,8 @@ FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.runs ON runs.number = last.number;
 
 -- name: lock_key
--- One start at a time decides about a key, whether anybody holds it or not. All schemas of a database share such locks, so
--- the text begins with this one's name.
+-- Let one start at a time decide about a key, whether a run holds it or not. All schemas of a database share such
+-- locks, so the text begins with the name of this one.
 SELECT pg_advisory_xact_lock(hashtextextended('holdfast.keys/' || :key::text, :namespace_id::bigint));
 
 -- name: insert_lanes
@@ -65,8 +65,9 @@ JOIN holdfast.lanes ON lanes.namespace_id = :namespace_id AND lanes.workflow = a
     AND lanes.version = asked.version AND lanes.queue = asked.queue;
 
 -- name: start_runs
--- Many runs in one statement, with what they were started with, their keys and their first journal rows. A run whose key
--- is held is left out of the answer; an id that exists fails the statement, so that no key is left without its run.
+-- Many runs in one statement, with what they were started with, their keys and their first journal rows. A run whose
+-- key is held is not created and not in the answer. An id that exists makes the statement fail, so that no key is left
+-- without a run.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -132,14 +133,14 @@ written AS (
 SELECT free.id, free.number FROM free;
 
 -- name: find_seed
--- The seed of a run, for one that goes on where it stopped.
+-- The seed of a run, for a run that goes on where it stopped.
 SELECT starts.seed
 FROM holdfast.runs
 JOIN holdfast.starts ON starts.number = runs.number
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id;
 
 -- name: drop_key
--- Take a key from whoever holds it; the next start gets it.
+-- Take a key from the run that holds it. The next start gets it.
 DELETE FROM holdfast.keys WHERE namespace_id = :namespace_id AND workflow = :workflow AND key = :key;
 
 -- name: cancel_run
@@ -149,7 +150,7 @@ SELECT :run, :lane_id, 'cancel', :payload, :now
 ON CONFLICT DO NOTHING;
 
 -- name: find_cancel
--- The cancel of a run that no turn has taken yet. A probe: there may be many cancels.
+-- The cancel that was sent to a run, if no turn has taken it yet. LATERAL, or all cancels might be walked.
 SELECT found.id, runs.id, found.kind, found.name, found.payload, found.sent_at, found.wait, found.trace
 FROM holdfast.runs
 CROSS JOIN LATERAL (
@@ -161,7 +162,7 @@ CROSS JOIN LATERAL (
 WHERE runs.namespace_id = :namespace_id AND runs.id = :id;
 
 -- name: end_run
--- End a run from outside; the journal's row is written beside it.
+-- End a run from outside. The row of its journal is inserted by a statement of its own.
 UPDATE holdfast.runs
 SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq = :next_seq, epoch = :epoch,
     blocked = NULL,
@@ -171,12 +172,13 @@ SET status = 'cancelled', ended_at = :now, due_at = NULL, owner = NULL, next_seq
 WHERE number = :run AND ended_at IS NULL;
 
 -- name: free_inboxes
--- Messages that no run will read any more. What a cancelled run has not read waits for a retry.
+-- Drop messages of cancelled runs that no run will read any more. Unread messages that a retry may read are kept.
 DELETE FROM holdfast.inbox
 WHERE run = ANY (:runs::bigint[]) AND (inbox.taken OR inbox.kind NOT IN ('signal', 'event', 'hook'));
 
 -- name: wake_heirs
--- Runs that waited for these to end begin, not before the time they were asked to, at the latest at their deadline.
+-- Make the runs due that waited for these to end: at the time for which they were asked, or at their deadline if that
+-- is earlier, but not before now.
 UPDATE holdfast.runs
 SET after_run_id = NULL, due_at = greatest(:now::bigint, least(starts.due_at, runs.deadline_at))
 FROM unnest(:ids::text[]) AS ended (id), holdfast.starts
@@ -198,7 +200,7 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :id
 ORDER BY journal.seq;
 
 -- name: select_runs
--- The columns of a run's record, in the order that rows.py reads them.
+-- The columns of a run's record, in the order in which rows.py reads them.
 SELECT runs.number, runs.id, lanes.workflow, lanes.version, lanes.queue, runs.status, runs.paused, starts.key, starts.tags,
     runs.priority, runs.created_at, runs.started_at, runs.ended_at, runs.due_at, runs.deadline_at,
     starts.retention, coalesce(starts.chain_id, runs.id), coalesce(starts.origin_id, starts.chain_id, runs.id),
@@ -226,7 +228,7 @@ WHERE runs.number = (
 )
 
 -- name: list_runs
--- The newest runs of each lane in each state: bounded walks along an index, and then the newest of all. See end_listed.
+-- The newest runs of each lane in each status, by bounded walks along an index; end_listed takes the newest of these.
 WHERE runs.number IN (
     SELECT listed.number
     FROM holdfast.lanes AS wanted
@@ -236,7 +238,8 @@ WHERE runs.number IN (
             WHERE one.lane_id = wanted.id AND one.status = state.status
 
 -- name: list_by_key
--- Runs that were started with a key, whether they still hold it or not: few, so they are not walked for. See end_few.
+-- Runs that were started with a key, whether they still hold it or not. They are few, so no walk is needed: see
+-- end_few.
 WHERE runs.number IN (
     SELECT one.number
     FROM holdfast.starts AS given
@@ -246,7 +249,7 @@ WHERE runs.number IN (
         AND one.status = ANY (:statuses::text[])
 
 -- name: list_by_parent
--- The children of a run, in the same way.
+-- The children of a run, likewise.
 WHERE runs.number IN (
     SELECT one.number
     FROM holdfast.starts AS given
@@ -256,27 +259,27 @@ WHERE runs.number IN (
         AND one.status = ANY (:statuses::text[])
 
 -- name: and_parent
--- Those of them that are children of a run.
+-- Of the runs with a key, only the children of a run.
 AND given.parent_id = :parent
 
 -- name: and_before
--- After the cursor.
+-- Only runs that come after the cursor.
 AND (one.created_at, one.number) < (:cursor_at::bigint, :cursor_number::bigint)
 
 -- name: and_since
--- Created then or later.
+-- Only runs created at this time or later.
 AND one.created_at >= :since
 
 -- name: and_until
--- Created earlier than then.
+-- Only runs created before this time.
 AND one.created_at < :until
 
 -- name: and_workflow
--- Of this workflow only.
+-- Only runs of this workflow.
 AND wanted.workflow = :workflow
 
 -- name: end_walk
--- The end of a walk along one lane and state.
+-- The end of a walk along one lane and status.
 ORDER BY one.created_at DESC, one.number DESC LIMIT :limit
     ) AS listed
     WHERE wanted.namespace_id = :namespace_id

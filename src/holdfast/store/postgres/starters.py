@@ -1,8 +1,8 @@
-"""Group commit for starts: all that callers want started while a commit is under way goes out with the next one.
+"""Group commit for starts: all runs that callers want started during a commit are started by the next one.
 
-A key may be held by a transaction of somebody's own that is still open. Whoever starts with that key has to wait for
-it; nobody else does: a group with keys hardly waits for them, and then such a start leaves it and asks again by itself,
-now and then, holding nothing meanwhile.
+A caller's own transaction that is still open may hold a key. A start with that key has to wait for it, and no other
+start does: a group hardly waits for keys. If one is not free in time, the starts with keys leave the group, and each
+tries again by itself, now and then, holding nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class _Call(NamedTuple):
     answer: asyncio.Future[list[StartedRun]]
 
     def keys(self) -> set[tuple[str, str]]:
-        """What it needs that somebody else may hold."""
+        """The keys that it asks for, any of which somebody else may hold."""
         return {(run.workflow, run.key) for run in self.runs if run.key is not None}
 
     def tell(self, started: list[StartedRun]) -> None:
-        """Unless whoever called has gone."""
+        """Answer, unless the caller has given up."""
         if not self.answer.done():
             self.answer.set_result(started)
 
@@ -47,14 +47,14 @@ class _Call(NamedTuple):
 
 
 class Starter:
-    """Lives on the store's own loop."""
+    """Starts runs for all callers. It lives on the store's own loop."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._queue: list[_Call] = []
         self._sending: asyncio.Task[None] | None = None
         self._stuck: set[tuple[str, str]] = set()
-        """Keys that starts wait for, each by itself."""
+        """The keys that starts wait for, each by itself."""
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def start(self, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
@@ -63,7 +63,7 @@ class Starter:
         answer: asyncio.Future[list[StartedRun]] = loop.create_future()
         self._queue.append(_Call(runs, now, answer))
         if self._sending is None:
-            # A task of its own: whoever came first would wait for all who come while it sends.
+            # In a task of its own: the first caller would have to wait for all that come while it sends.
             self._sending = loop.create_task(self._send_all())
         return await answer
 
@@ -105,7 +105,7 @@ class Starter:
                 for call in group:
                     call.fail(error if len(group) == 1 else StoreAway(*error.args))
             else:
-                # One that can't be started must not take the others with it.
+                # One of them can't be started, which must not affect the others.
                 for call in group:
                     await self._alone(call)
             return
@@ -130,7 +130,7 @@ class Starter:
         task.add_done_callback(self._waiting.discard)
 
     async def _wait_for_keys(self, call: _Call, keys: set[tuple[str, str]]) -> None:
-        """Ask again until the keys are free or taken. How long is a matter of whoever holds them, up to a point."""
+        """Try again until the keys are free or taken, for as long as `_PATIENCE` allows."""
         try:
             call.tell(await self._started(call.runs, call.now, is_patient=True))
         except Exception as error:
@@ -141,7 +141,8 @@ class Starter:
     async def _started(
         self, runs: Sequence[NewRun], now: Instant | None, *, is_patient: bool = False
     ) -> list[StartedRun]:
-        """`is_patient`: wait for keys, too. What else may be held, such as a lane, is held by nobody for long."""
+        """Start runs. Without `is_patient`, don't wait for keys. Nothing else that may be locked, such as a lane, is
+        locked for long."""
 
         async def deed(tx: Transaction) -> list[StartedRun]:
             return await start_runs(tx, runs, now)
@@ -152,7 +153,8 @@ class Starter:
 
 
 async def again_if_taken(start: Callable[[], Awaitable[T]]) -> T:
-    """Start runs, again if another process has started one with the same id between two statements: it is found now."""
+    """Start runs. If another process starts one with the same id between two of our statements, start them once more:
+    then that run is found."""
     for left in range(_TRIES - 1, -1, -1):
         try:
             return await start()

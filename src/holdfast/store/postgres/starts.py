@@ -1,8 +1,7 @@
-"""Starting runs: many in one statement, whether they have keys or not; one by one where a held key is to be taken over.
+"""Starting runs: many by one statement, with or without keys; one by one those that may take a key from its holder.
 
-A key that nobody holds is taken by the insert itself, so any number of processes may start with it at once and one run
-is created. What is done about a held key ("restart", "replace", a retry) is decided under a lock on that key.
-"""
+A free key is taken by the insert itself: however many processes start with it at the same time, one run is created.
+What "restart", "replace" and a retry do about a held key is decided under a lock on that key."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ T = TypeVar("T")
 
 
 class Creation(NamedTuple):
-    """A run to insert, and the run that has to end before it begins."""
+    """A run to insert, and the run that has to end before it begins, if any."""
 
     run: NewRun
     after_run_id: str | None = None
 
 
 async def start_runs(tx: Transaction, runs: Sequence[NewRun], now: Instant | None) -> list[StartedRun]:
-    """Create what is not there yet. A start that is sent again finds its own run: created is False then."""
+    """Create the runs that do not exist yet. A start that is sent again finds its own run, with created=False."""
     return [answer for part in parts_of(runs) for answer in await _start_part(tx, runs[part], now)]
 
 
@@ -46,7 +45,7 @@ async def _start_part(tx: Transaction, runs: Sequence[NewRun], now: Instant | No
     for run in runs:
         if run.id in created:
             answers.append(StartedRun(run.id, RunStatus.PENDING, created=True))
-            # The same id may come again in this very call.
+            # The same id may occur again in this call.
             created.discard(run.id)
             known[run.id] = StartedRun(run.id, RunStatus.PENDING, created=False)
         elif run.id in known:
@@ -59,7 +58,7 @@ async def _start_part(tx: Transaction, runs: Sequence[NewRun], now: Instant | No
 
 
 async def start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> StartedRun:
-    """Start a run whose key is held, or may be."""
+    """Start a run whose key is held, or may be held."""
     assert run.key is not None
     if (kept := await _kept(tx, run)) is not None:
         return kept
@@ -70,29 +69,31 @@ async def start_keyed(tx: Transaction, run: NewRun, now: Instant | None) -> Star
             return StartedRun(again.id, again.status, created=False)
         holder = await _holder(tx, run.workflow, run.key)
         if run.takes_key_of is not None:
-            # Nobody may hold the key any more: whoever took it over is gone.
+            # If nobody holds the key any more, a run that took it over was removed since.
             giver = holder or await live_run(tx, run.takes_key_of)
             if giver is None or giver.id != run.takes_key_of or not giver.status.is_final:
                 return await _instead(tx, run.takes_key_of, holder)
         after: str | None = None
         if holder is not None:
-            # Whose life counts: a run that went on as another workflow keeps its key, which is one of its workflow's.
+            # Whether the holder lives is decided by the last run of its chain. A holder that continued as another
+            # workflow still has the key, which belongs to its own workflow's name.
             last = await newest_of(tx, holder)
             if run.takes_key_of is None and not await _gives_way(tx, last, run):
                 return StartedRun(holder.id, holder.status, created=False)
             if last.status.is_final:
                 after = await _still_before(tx, last)
             else:
-                # One that was called off has its cancel already.
+                # With "restart", the holder is a child that was called off, and has its cancel already.
                 after = last.id if run.on_conflict == "restart" else await _replace(tx, last, run.id, await tx.now(now))
             await tx.all("drop_key", {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key})
         if await create_runs(tx, [Creation(run, after)], now):
             return StartedRun(run.id, RunStatus.PENDING, created=True)
-        # Nobody held the key, and then somebody took it.
+        # The key was free, and then another start took it: look again.
 
 
 async def _kept(tx: Transaction, run: NewRun) -> StartedRun | None:
-    """The holder of the key, if it is only to be returned. Locked, it would stand still until a caller commits."""
+    """The holder of the key, if it is merely to be returned. It is not locked here, for in a caller's transaction it
+    would stand still until the caller commits."""
     if run.takes_key_of is not None or run.on_conflict == "replace":
         return None
     asked = {"namespace_id": tx.namespace_id, "workflow": run.workflow, "key": run.key}
@@ -100,35 +101,35 @@ async def _kept(tx: Transaction, run: NewRun) -> StartedRun | None:
     if row is None:
         return None
     holder = StartedRun(row[0], STATUS[row[1]], created=False)
-    # Of a child the parent's end may have called off the one there is, unless that has completed.
+    # If a child is asked for, the holder may be one that its parent's end has called off, unless it has completed.
     is_done = run.parent_key is not None and holder.status is RunStatus.COMPLETED
     is_left = run.on_conflict != "restart" or (run.parent_key is None and not holder.status.is_final)
     return holder if is_left or is_done else None
 
 
 async def _instead(tx: Transaction, wanted: str, holder: Live | None) -> StartedRun:
-    """What to answer when the key can't be taken over: the run that holds it, else the one that was to give it up."""
+    """The answer if the key can't be taken over: the run that holds it, or else the run that was to give it up."""
     found = holder or await live_run(tx, wanted)
     if found is None:
-        # Deleted meanwhile: the caller asks for it and gets None.
+        # It was deleted meanwhile: the caller will ask for it and get None.
         return StartedRun(wanted, RunStatus.CANCELLED, created=False)
     return StartedRun(found.id, found.status, created=False)
 
 
 async def _gives_way(tx: Transaction, last: Live, run: NewRun) -> bool:
-    """Whether the holder of a key leaves it to the run that asks for it."""
+    """Whether the holder of a key has to leave it to the run that asks for it."""
     if run.parent_key is not None and last.status is RunStatus.COMPLETED:
-        # A child that is asked for anew: what it was asked for is done.
+        # A later try of the parent asks for its child anew, and that has done its work already.
         return False
     if run.on_conflict != "restart" or last.status.is_final:
         return run.on_conflict in ("restart", "replace")
-    # Nor can what the end of a parent has called off be what is waited for.
+    # A live holder keeps its key, unless it is a child that its parent's end has called off: nobody can wait for that.
     called_off = {"run": last.number, "namespace_id": tx.namespace_id}
     return run.parent_key is not None and await tx.one("find_called_off", called_off) is not None
 
 
 async def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str | None:
-    """Cancel the live holder of a key. Returns whom the new run has to wait for."""
+    """Cancel the live holder of a key. Returns the run that the new one has to wait for, if any."""
     reason = f"replaced by run {new_id}"
     if not old.has_begun:
         await end_unbegun(tx, old, reason, at)
@@ -138,11 +139,11 @@ async def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str 
 
 
 async def _still_before(tx: Transaction, ended: Live) -> str | None:
-    """Whom a run that ended unbegun had to wait for, if that lives on: then so does whoever gets the key."""
+    """The run that an ended holder still had to wait for when it ended. If that run lives, the new one waits for it."""
     before = await live_run(tx, ended.after_run_id) if ended.after_run_id else None
     if before is None:
         return None
-    # Only those who still wait were told that it goes on in another.
+    # It may have continued as new since: only runs that were still waiting were made to wait for the successor.
     last = await newest_of(tx, before)
     return None if last.status.is_final else last.id
 
@@ -171,14 +172,14 @@ async def create_runs(tx: Transaction, creations: Sequence[Creation], now: Insta
             "lanes": [numbers[Lane(run.workflow, run.version, run.queue)] for run in retries],
         }
         await tx.all("move_unread", moved)
-    # A time that was given may have passed long ago: then the run is due below where claims begin to look.
+    # A given time may have passed long ago: then the run is due below the floor from which claims look.
     times = [tx.since, *(at for run, _ in creations for at in (run.due_at, run.deadline_at))]
     tx.since = min((at for at in times if at is not None), default=None)
     return set(created)
 
 
 async def columns_of(tx: Transaction, creations: Sequence[Creation]) -> dict[str, Any]:
-    """What is inserted for new runs, column by column. Their lanes are made known."""
+    """What is inserted for new runs, column by column. New lanes are inserted."""
     runs = [creation.run for creation in creations]
     asked = {Lane(run.workflow, run.version, run.queue) for run in runs}
     if not asked <= tx.lanes.keys():
@@ -217,7 +218,8 @@ async def columns_of(tx: Transaction, creations: Sequence[Creation]) -> dict[str
 
 
 def _few(column: Iterable[T | None]) -> list[T | None]:
-    """Nothing, if nobody has it: an array that is shorter than the others is filled up, and most are of nulls alone."""
+    """The column; an empty one if it holds only nulls, as most do. `unnest` fills up arrays that are shorter than
+    others."""
     given = list(column)
     return given if any(value is not None for value in given) else []
 

@@ -1,7 +1,7 @@
 """The SQL blocks of this dialect, by name. They live in .sql files beside this one.
 
-They name the schema `holdfast`, and a store in another schema reads them with that name instead. It is written out
-before every table, since a pooler that gives each transaction another connection keeps no search path.
+They name the schema `holdfast`, which is replaced for a store in another schema. The schema is written out before every
+table, since a pooler that gives each transaction another connection keeps no search path.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def blocks_for(schema: str) -> PostgresBlocks:
 
 
 def checked_schema(schema: str) -> str:
-    """The name, if it can be one without quotes: whoever opens a store need not have it from the settings."""
+    """The name, if it can be one without quotes. It is checked here, too: it need not have come by the settings."""
     return str(checked({"schema": schema}, str)["schema"])
 
 

@@ -1,9 +1,9 @@
-"""The Postgres store: the contract's methods, each handed to a link on the store's own loop. The noun files do them.
+"""The Postgres store: each method of the contract is handed to a link on the store's own loop, and done by the noun
+files.
 
 Turns have connections of their own (commits.py), and so have renewals: neither waits for anything else. Everything else
-shares a small pool, in which nobody waits long for a lock. Methods about messages are in messaging.py, those about
-events that meet waits, values and managing in life.py.
-"""
+shares a small pool, in which nobody waits long for a lock. The methods that send to runs are in messaging.py; those
+about matching events, values, streams and managing in life.py."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class PostgresStore(LifeStore):
             return
         link = partial(Link, self._target, self._blocks, self._known, self._watcher.tell)
         pool = Pool(partial(link, is_hasty=True), _POOL)
-        # A client and a worker may come at once, on loops of their own: each tries, and the first to succeed opens it.
+        # A client and a worker may open it at the same time, each on its own loop: the first to succeed does.
         with self._opening:
             self._openers += 1
             self._thread.start()
@@ -123,13 +123,14 @@ class PostgresStore(LifeStore):
             raise
         finally:
             if is_left:
-                # Not waited for: the server may not answer for long. If nobody else needs the thread it is broken off.
+                # Not waited for, since the server may not answer for long. If nobody else needs the thread, it is cut
+                # off.
                 self._thread.post(lambda: self._thread.spawn(pool.close()))
             elif not is_first:
                 await self._thread.call(pool.close)
             with self._opening:
                 self._openers -= 1
-                # Whoever else is trying still needs it.
+                # Unless somebody else who is opening the store still needs it.
                 if not self._openers and not self._is_open:
                     self._thread.stop()
 
@@ -148,7 +149,7 @@ class PostgresStore(LifeStore):
     async def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            # To its end, whoever gives up waiting for it: it lets go of connections and of the locks of workers.
+            # It is done to its end even if the caller gives up: it lets go of connections and of the locks of workers.
             self._closing = asyncio.ensure_future(self._close())
             await asyncio.shield(self._closing)
 
@@ -157,12 +158,12 @@ class PostgresStore(LifeStore):
             is_answered = await self._commits.close()
             await self._thread.call(partial(self._disconnect, PARTING if is_answered else 0.0))
         finally:
-            # Here and now, for it has nothing left to do: at the end of a program no executor would take this.
+            # Not in an executor, for at the end of a program none would take it; and the thread has nothing left to do.
             self._thread.stop()
             self._locks.release_all()
 
     async def _disconnect(self, patience: float) -> None:
-        """A server that does not answer is not waited for, once that is known: its connections are cut."""
+        """Close all connections. Once the server is known not to answer, they are cut without waiting for it."""
         if not await self._thread.finish(patience):
             patience = 0.0
         await self._watcher.close(min(patience, 1.0))
@@ -185,7 +186,7 @@ class PostgresStore(LifeStore):
         return PostgresGuest(home, connection)
 
     async def _make_lanes(self, lanes: Sequence[Lane]) -> None:
-        # Two transactions: lanes are remembered when they are found, so they must be there to stay.
+        # Two transactions: lanes are remembered once they are found, so they must be committed by then.
         await self._pool.run(partial(add_lanes, lanes=lanes), is_one=True)
         await self._pool.run(partial(find_lanes, lanes=lanes), is_one=True)
 
@@ -282,7 +283,7 @@ class PostgresStore(LifeStore):
         return await self._read(partial(claims.next_due, lanes=lanes, suspects=suspects, now=now))
 
     async def release_strays(self, worker_id: str, held: Sequence[str], *, now: Instant | None = None) -> list[str]:
-        # Counted here and not by the deed: one whose answer is lost must not be mistaken for the next.
+        # Counted before it is sent: if its answer is lost, it must not be mistaken for the next one.
         generation = self._known.generations.get(worker_id)
         if generation is not None:
             generation = self._known.generations[worker_id] = generation + 1
@@ -339,7 +340,8 @@ class PostgresStore(LifeStore):
         return reaped
 
     async def _wake_missed(self, now: Instant | None) -> None:
-        """What it finds is rare, and others look for it, too: an idle worker need not ask every time."""
+        """Look for what two commits hid from each other. That is rare, and other workers look for it, too, so not every
+        call does."""
         if now is None and time.monotonic() < self._missed_looked_at + _MISSED_EVERY:
             return
         if not await self._pool.run(partial(workers.wake_missed, now=now), is_one=True):
@@ -349,7 +351,7 @@ class PostgresStore(LifeStore):
         try:
             await self._write(partial(workers.remove_worker, worker_id=worker_id))
         finally:
-            # Also if nobody could be told: it is at work no more, and its row is reaped when its lease lapses.
+            # Even if the row could not be removed: the worker has stopped, and is reaped when its lease lapses.
             self._locks.release(worker_id)
         await self._commits.home.close_here()
 
@@ -384,11 +386,12 @@ _runs = runs
 
 
 def _lock_folder(dsn: str, schema: str) -> str | None:
-    """Where the processes of this host and user that use this database keep their locks; None: nowhere."""
+    """The folder in which the processes of this host and user that use this database keep their locks; None:
+    nowhere."""
     name = hashlib.sha256(f"{dsn.rpartition('@')[2]}/{schema}".encode()).hexdigest()[:16]
     user = os.getuid() if hasattr(os, "getuid") else 0
     try:
         return os.path.join(tempfile.gettempdir(), f"holdfast-{user}", name)
     except FileNotFoundError:
-        # A host without a place for temporary files: leases do without locks.
+        # The host has no place for temporary files, so dead workers are noticed only when their leases end.
         return None

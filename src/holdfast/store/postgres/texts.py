@@ -1,6 +1,6 @@
-"""Texts on their way into Postgres, which holds neither a NUL nor half a character.
+"""Texts on their way into Postgres, which can store neither a NUL nor a lone surrogate.
 
-Names that users give are refused before anything is written; reports, which may quote anything, are kept readable.
+Names that users give are refused before anything is written. Reports, which may quote anything, are escaped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _NEITHER = "expected text without a NUL or a lone surrogate"
 
 
 def refuse_unstorable(runs: Sequence[NewRun]) -> None:
-    """Refuse runs that can't be stored, by name."""
+    """Refuse runs that can't be stored, with an error that names the run."""
     for run in runs:
         if not 0 <= run.priority <= 9:
             raise ValueError(f"run {run.id}: priority is {run.priority}; expected 0 to 9")
@@ -23,7 +23,7 @@ def refuse_unstorable(runs: Sequence[NewRun]) -> None:
 
 
 def refuse_unstorable_lanes(worker_id: str, lanes: Sequence[Lane]) -> None:
-    """Refuse a worker whose name, or what it knows, can't be stored."""
+    """Refuse a worker whose id or lanes can't be stored."""
     _refuse(
         f"worker {worker_id!r}",
         [worker_id, *(text for lane in lanes for text in (lane.workflow, lane.version, lane.queue))],
@@ -39,7 +39,7 @@ def _refuse(what: str, texts: Sequence[str]) -> None:
 
 
 def storable(text: str | None) -> str | None:
-    """A report as Postgres can hold it: it may quote anything that a program made."""
+    """A report with everything escaped that Postgres can't store."""
     if text is None or is_text(text):
         return text
     return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()

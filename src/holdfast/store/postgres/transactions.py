@@ -1,8 +1,7 @@
-"""What the noun files get to work with: statements by name, the time, and what they have to tell.
+"""`Transaction`, which the noun files work with (statements by name, the time, and news to tell), and `Known`.
 
-A transaction neither begins nor commits here; whoever hands it out does. `execute` is a coroutine function even where
-a caller's own driver blocks: then it never gives way, and can be driven without an event loop.
-"""
+A `Transaction` neither begins nor commits: whoever makes it does. `execute` is a coroutine function even where a
+caller's own driver blocks: then it never suspends, and can be driven without an event loop."""
 
 from __future__ import annotations
 
@@ -31,31 +30,31 @@ def as_json(value: object) -> str:
 
 @dataclass(slots=True)
 class Known:
-    """What a store has learned and need not ask again."""
+    """What a store has learned from its database and need not ask again."""
 
     stats: Stats
     namespace: str
     max_retention: int | None = None
-    """For how long a run is kept after its end at most."""
+    """The longest time for which a run is kept after its end."""
     namespace_id: int = 0
     origin: Instant = 0
-    """When this database was first migrated: it tells one from another."""
+    """When this database was first migrated, by which it is told from others."""
     lanes: dict[Lane, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
-    """Ids of the runs that this process claimed, with their numbers: turns need no lookup."""
+    """The numbers of runs that this process has claimed, by id, so that turns need no lookup."""
     unsure: set[str] = field(default_factory=set)
-    """Those of them of which a server that we have connected to since may have lost what was answered for."""
+    """Ids of such runs of which a server that we connected to since may have lost turns that were answered for."""
     generations: dict[str, int] = field(default_factory=dict)
-    """Of this store's workers."""
+    """The generations of this store's workers."""
     worker_lanes: dict[str, set[int] | None] = field(default_factory=dict)
-    """Those of which this store's workers may hold runs; None: any."""
+    """The lanes of which this store's workers may hold runs; None: any lane."""
     floors: dict[tuple[int, ...], Floor] = field(default_factory=dict)
     inbox_floors: dict[str, Floor] = field(default_factory=dict)
-    """Of this store's workers."""
+    """Where this store's workers begin to look for messages."""
     walked: tuple[int, int] = (0, 0)
-    """The run and its follower up to which followers were asked whether they have missed an end."""
+    """The last (run, follower) that was looked at for missed ends."""
     is_clock_given: bool = False
-    """Claims come with a time of their own, so that the database's clock says nothing about the messages here."""
+    """Whether claims come with a time of their own, so that floors by the database's clock would hide messages."""
 
     @property
     def was_open(self) -> bool:
@@ -67,20 +66,20 @@ class Known:
         return self.floors.setdefault(tuple(lanes), Floor())
 
     def holds(self, worker_id: str, lanes: Sequence[int] | None) -> None:
-        """A worker of this store may hold runs of these lanes from now on, whatever it has registered."""
+        """From now on, a worker of this store may hold runs of these lanes, even if it has not registered them."""
         before = self.worker_lanes.get(worker_id, set())
         self.worker_lanes[worker_id] = None if lanes is None or before is None else before.union(lanes)
 
     def lower(self, at: Instant) -> None:
-        """Something as old as that has come: whoever looks next must find it."""
+        """An entry as old as this has come: whoever looks next must find it."""
         for floor in (*self.floors.values(), *self.inbox_floors.values()):
             floor.lower(at)
 
 
 @dataclass(slots=True)
 class Transaction:
-    """One connection in the hands of one deed. `news` says who may wait for this, and `since` how old it is, if it is
-    not of just now."""
+    """A connection in the hands of one deed. `news` says what the deed has done that others may wait for, and `since`
+    how old that is, if it is not of just now."""
 
     execute: Execute
     blocks: PostgresBlocks
@@ -88,9 +87,9 @@ class Transaction:
     news: News = News.NONE
     since: Instant | None = None
     made_lanes: dict[Lane, int] | None = None
-    """Lanes that it may have made: until it is committed, nobody else's runs may be on them."""
+    """Lanes that this transaction may have inserted. Until it is committed, no other may use them."""
     shared_lanes: dict[Lane, int] = field(init=False)
-    """Those that all transactions share: the same from its beginning to its end, whoever learns them anew meanwhile."""
+    """The lanes that all transactions share, as they were when this one began: they may be learned anew meanwhile."""
 
     def __post_init__(self) -> None:
         self.shared_lanes = self.known.lanes
@@ -101,11 +100,11 @@ class Transaction:
 
     @property
     def lanes(self) -> Mapping[Lane, int]:
-        """The numbers of lanes, as far as they are known here."""
+        """The numbers of lanes that this transaction knows."""
         return {**self.shared_lanes, **self.made_lanes} if self.made_lanes else self.shared_lanes
 
     def committed(self) -> None:
-        """What it has made is there for everybody."""
+        """To be called after the commit: let everybody know the lanes that this transaction has inserted."""
         if self.made_lanes:
             self.known.lanes.update(self.made_lanes)
 
@@ -125,7 +124,7 @@ class Transaction:
         return rows[0] if rows else None
 
     async def now(self, given: Instant | None) -> Instant:
-        """The time that counts: the caller's, else the database's."""
+        """The time that counts: the given one, else that of the database's clock."""
         if given is not None:
             return given
         row = await self.one("read_clock", {})

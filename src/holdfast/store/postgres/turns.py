@@ -1,8 +1,8 @@
-"""Turns and row-only writes. Whether a journal's row was inserted decides about everything else in its turn.
+"""Turns and row-only writes. Whether the row of a turn is inserted decides about everything else in that turn.
 
-A batch is one statement, which inserts each row whose place is free and changes what those rows change. For the others
-it is found out by a second statement whose place it is: a turn's own, if its answer was lost the first time. No batch
-waits for a row that somebody else has locked: what needs that row is told to come again.
+A batch is one statement, which inserts each row whose place is free and does what those turns do beside. For the other
+turns a second statement finds out whose row is at the place: the turn's own, if its answer was lost the first time. No
+batch waits for a row that somebody else has locked: a turn that needs the row is told to come again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _log = logging.getLogger("holdfast.store")
 
 
 async def commit_giving(tx: Transaction, items: Sequence[Turn], now: Instant | None, joined: list[int]) -> list[Answer]:
-    """Turns that give something out, in a transaction; the numbers of runs that joined others by it are `joined`."""
+    """Commit turns that give something out, in a transaction. Numbers of runs that join another are added to
+    `joined`."""
     await tx.all("hurry", {})
     return await commit_turns(tx, [ending(turn) for turn in items], now, joined)
 
@@ -37,7 +38,8 @@ async def commit_one(
     known: Known,
     turn: Turn,
 ) -> bool:
-    """The hot path of a run alone: a turn that only inserts its row. False: not this way, or nobody can tell."""
+    """The hot path of a turn that comes alone and only inserts its row. False: it can't be done like this, or nobody
+    can tell whether it was."""
     number = known.numbers.get(turn.run_id)
     if number is None or turn.change is not None or turn.taken or turn.run_id in known.unsure:
         return False
@@ -48,12 +50,12 @@ async def commit_one(
 async def commit_turns(
     tx: Transaction, items: Sequence[Turn], now: Instant | None, joined: list[int] | None = None
 ) -> list[Answer]:
-    """Each is answered for itself; what follows a turn of the same run that was not accepted shares its answer.
+    """Commit turns, with an answer for each. Later turns of a run share the answer of one that was not accepted.
 
-    Nothing is given out unless there is a list to add to those who `joined` a run.
+    Without `joined`, a list to which the numbers of runs that join another are added, nothing is given out.
     """
     answers: list[Answer] = [False] * len(items)
-    # Of several turns of a run the first.
+    # For each run, the first of its turns.
     asked = {turn.run_id: (turn.seq, turn.epoch) for turn in reversed(items)} if tx.known.unsure else {}
     stopped = await lost_by_server(tx, asked, now)
     for places in _rounds(items, lambda turn: turn.run_id):
@@ -91,7 +93,7 @@ async def _commit(
     if any(turn.change is not None or turn.taken for turn in free):
         params |= await _changes(tx, free, numbers, now)
         rows = await tx.all("change_runs", params)
-        # An end concerns a worker only if it has left something to do: somebody is told of it, or may begin.
+        # An end is news for workers only if it leaves something to do: a run is told of it, or may begin.
         is_work = bool(rows) and rows[0][1]
     else:
         rows = await tx.all("commit_turns", params)
@@ -102,7 +104,7 @@ async def _commit(
         left = await _left_out(tx, [turn for turn in known if numbers[turn.run_id] not in accepted], numbers)
         accepted |= left
         if True in left.values():
-            # Sent again because an answer was lost: what they gave out and left the first time was told to nobody.
+            # These were accepted before, and the answer was lost: nobody was told of what they gave out then.
             tx.news |= News.ANY
     answers = [accepted.get(numbers.get(turn.run_id, 0), False) for turn in turns]
     has_ended = False
@@ -118,10 +120,10 @@ async def _commit(
 
 
 async def _left_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, int]) -> dict[int, Answer]:
-    """What became of turns whose rows were not inserted.
+    """The answers to turns whose rows were not inserted.
 
-    In its place already with its own epoch: its answer was lost, and what it changes is changed. With another: refused.
-    A place that is free: somebody has locked the run.
+    A row with the turn's own epoch is at the place: the turn was accepted before, and the answer was lost. A row with
+    another epoch: the turn is refused. None: somebody has locked the run, and the turn has to come again.
     """
     params = {"runs": [numbers[turn.run_id] for turn in turns], "seqs": [turn.seq for turn in turns]}
     epochs = {row[0]: row[1] for row in await tx.all("find_turns", params)}
@@ -137,10 +139,11 @@ async def _left_out(tx: Transaction, turns: Sequence[Turn], numbers: dict[str, i
 async def lost_by_server(
     tx: Transaction, asked: Mapping[str, tuple[int | None, int]], now: Instant | None
 ) -> dict[str, Answer]:
-    """The answers to those of some writes, by run, next seq and epoch, that come behind what a server has lost.
+    """The answers to writes, given as {run: (next seq, epoch)}, to runs of which the server has lost a turn or the
+    claim.
 
-    Accepted, such a turn would leave a hole in the journal. Its run goes on from what is there: steps execute again.
-    """
+    To accept such a turn would leave a hole in the journal. The run goes on from what is there, and steps execute
+    again."""
     unsure = [run_id for run_id in asked if run_id in tx.known.unsure]
     if not unsure:
         return {}
@@ -153,7 +156,7 @@ async def lost_by_server(
         "now": now,
     }
     lost: dict[str, bool] = {row[0]: row[1] for row in await tx.all("give_back_lost", params)}
-    # What is lost stays so: if the answer does not arrive, the same turn comes again.
+    # Runs that have lost something stay unsure: if this answer is lost, the same turn comes again.
     tx.known.unsure.difference_update(set(unsure).difference(lost))
     for run_id in lost:
         _log.warning("the database has lost the last turns of run %s: it goes on from what is there", run_id)
@@ -163,7 +166,7 @@ async def lost_by_server(
 
 
 def busy(run_id: str) -> StoreAway:
-    """What needs the row of a run that somebody else has locked is told this."""
+    """The answer to a write that needs the row of a run which somebody else has locked."""
     return StoreAway(
         f"another transaction has locked the run {run_id}. It goes on when that one ends: if it was left open, end it"
     )
@@ -171,12 +174,12 @@ def busy(run_id: str) -> StoreAway:
 
 async def _numbers(tx: Transaction, turns: Sequence[Turn]) -> dict[str, int]:
     known = tx.known.numbers
-    # As they are now: others forget numbers meanwhile.
+    # `get`, for other threads may forget numbers at any time.
     numbers = {turn.run_id: number for turn in turns if (number := known.get(turn.run_id)) is not None}
     missing = {turn.run_id for turn in turns if turn.run_id not in numbers and is_text(turn.run_id)}
     if missing:
         rows = await tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": list(missing)})
-        # Not remembered: this process does not hold them.
+        # Not remembered, for this process does not hold these runs.
         numbers.update((row[0], row[1]) for row in rows)
     return numbers
 
@@ -186,7 +189,7 @@ async def _changes(
 ) -> dict[str, Any]:
     """The parameters of change_runs beside the journal's rows."""
     changes = [(turn, turn.change) for turn in turns if turn.change is not None]
-    # An end is stamped with the time of its turn, unless a test moves the clock: no question to the server for it.
+    # An end gets the time of its turn, unless a test moves the clock: the server need not be asked.
     ended = [(turn.at if now is None else now) if change.status.is_final else None for turn, change in changes]
     return {
         "changing": [turn.change is not None for turn in turns],
@@ -207,7 +210,7 @@ async def _changes(
 
 
 async def write_rows(tx: Transaction, items: Sequence[RowWrite]) -> list[Answer]:
-    """Row-only writes: park, hand back, block. An end is none of them, it needs a turn."""
+    """Row-only writes: park, hand back or block runs. To end one takes a turn."""
     lost = await lost_by_server(tx, {write.run_id: (write.next_seq, write.epoch) for write in items}, None)
     answers = [lost.get(write.run_id, False) for write in items]
     is_released = False
@@ -234,7 +237,7 @@ async def write_rows(tx: Transaction, items: Sequence[RowWrite]) -> list[Answer]
                 tx.known.numbers.pop(write.run_id, None)
                 is_released = True
                 if write.change.status is RunStatus.PENDING and write.change.due_at is not None:
-                    # It was due before it was claimed: whoever looks from there on must find it.
+                    # It is due as it was before the claim, which may be below the floor from which claims look.
                     tx.since = write.change.due_at if tx.since is None else min(tx.since, write.change.due_at)
         if len(rows) < len(part):
             for (position,) in await tx.all("find_held", params):
@@ -246,7 +249,7 @@ async def write_rows(tx: Transaction, items: Sequence[RowWrite]) -> list[Answer]
 
 
 def _rounds(items: Sequence[T], run_of: Callable[[T], str]) -> Iterator[list[int]]:
-    """The places of the items, in rounds with one item a run each: an order within one statement means nothing."""
+    """The places of the items, in rounds with at most one item of each run: a statement has no order within itself."""
     left = list(range(len(items)))
     while left:
         seen: set[str] = set()

@@ -1,10 +1,9 @@
--- Turns: the hot path. A batch is one statement in an implicit transaction, and each turn of it stands for itself.
+-- Turns: the hot path. A batch is one statement in an implicit transaction, and each turn of it is accepted by itself.
 
 -- name: commit_turns
--- Many journal rows; a row whose place is taken is left out of the answer, and so is one of a run that was deleted, or before
--- a checkpoint. (What is left: a place that another owner fills, and lets go by a checkpoint, between this statement's
--- snapshot and its insert.)
--- Unlike SQLite's, where a taken place refuses them all and they are sorted out one by one.
+-- Many journal rows. Left out of the answer are rows whose place is taken, those of deleted runs, and those before a
+-- checkpoint. (One race is left: another owner fills a place and removes it by a checkpoint between this statement's
+-- snapshot and its insert.) Unlike SQLite's, where a taken place refuses all rows, and they are then tried one by one.
 INSERT INTO holdfast.journal (run, seq, epoch, at, data)
 SELECT asked.run, asked.seq, asked.epoch, asked.at, asked.data
 FROM unnest(:runs::bigint[], :seqs::integer[], :epochs::integer[], :ats::bigint[], :datas::bytea[])
@@ -28,21 +27,22 @@ ON CONFLICT (run, seq) DO NOTHING
 RETURNING run;
 
 -- name: hurry
--- Wait for others' locks shortly: all turns of a process go over one connection.
+-- Wait only shortly for locks of others: all such turns of a process go over one connection.
 SELECT set_config('lock_timeout', '500ms', true) WHERE current_setting('lock_timeout')::interval > interval '500ms';
 
 -- name: find_turns
--- Whose rows are at these places; no epoch where there is none. For a row that a checkpoint has let go the checkpoint's epoch
--- stands: if that is a turn's own, so was the row, for an epoch's rows follow each other.
+-- The epochs of the rows at these places; null where a place is free. For a row that was removed by a checkpoint, the
+-- checkpoint's epoch is the answer: if that is the turn's own, so was the row's, for the rows of an epoch follow one
+-- another.
 SELECT runs.number, coalesce(journal.epoch, CASE WHEN runs.cut_seq > asked.seq THEN runs.cut_epoch END)
 FROM unnest(:runs::bigint[], :seqs::integer[]) AS asked (run, seq)
 JOIN holdfast.runs ON runs.number = asked.run
 LEFT JOIN holdfast.journal ON journal.run = asked.run AND journal.seq = asked.seq;
 
 -- name: give_back_lost
--- Those of some runs whose claim, or the turn before the one that is asked for, is not there any more though it was
--- answered for: see learn_again. One that is still its worker's goes back as it is now, due at once. Answers also whether
--- that is done, or somebody has locked it.
+-- Those of some runs whose claim, or the turn before the given one, the server has lost although it had confirmed it:
+-- see learn_again. A run that is still its worker's is handed back as it is now, due at once. Also answers whether the
+-- run is settled; if not, somebody has locked it.
 WITH lost AS MATERIALIZED (
     SELECT known.number, asked.id, known.epoch = asked.epoch AND known.owner = ANY (:workers::text[]) AS is_held
     FROM unnest(:ids::text[], :seqs::integer[], :epochs::integer[]) AS asked (id, seq, epoch)
@@ -70,26 +70,26 @@ given_back AS (
 SELECT lost.id, lost.is_held IS NOT TRUE OR lost.number IN (SELECT free.number FROM free) FROM lost;
 
 -- name: find_numbers
--- The numbers of runs that this process did not claim.
+-- The numbers of runs by their ids.
 SELECT runs.id, runs.number
 FROM holdfast.runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 
 -- name: change_runs
--- Journal rows, and all that the accepted ones change beside: their runs, messages taken, what an end leaves behind; and
--- whether that is something for a worker.
--- A run whose row somebody else has locked is left out, turn and all: it is sent again, and nobody here waits for it. A
--- run that waits for the end of one of these, and is locked, is left to wake_missed.
--- Sets are tested by `IN (...) IS TRUE` and `= ANY (ARRAY(...))`: as joins, without knowing how many there are, the planner
--- would compare each with each.
--- A run whose worker was reaped stays due: its turn was accepted since nobody has taken it over yet, and somebody must.
--- One that becomes pending again was not begun.
--- A continued run keeps its inbox and its open hooks for continue_runs to move; to parents and followers it goes on.
--- What a failed or cancelled run has not read is kept for a retry; move_strays sees to it that it wakes nobody.
--- Parents, followers and children are seen as they were when this statement began. A parent that ends or continues as new
--- meanwhile is sent a message that nobody reads, which is as well: a successor does not know the child. A child that
--- continues as new meanwhile gets its cancel by move_strays. Who joins a run meanwhile hears of its end by tell_missed.
--- Most runs have no children, and that is asked once for all of them; else each has its own looked up, as in tell_ends.
+-- Insert journal rows, and do what the accepted turns do beside: change runs, take messages, and all that follows from
+-- an end. Answers the accepted runs, and whether this leaves anything for workers to do. A turn whose run somebody else
+-- has locked is left out: it is sent again, and nobody here waits for it. A locked run that waits for the end of one of
+-- these is left to wake_missed. Sets are tested by `IN (...) IS TRUE` and `= ANY (ARRAY(...))`: as joins, the planner,
+-- which can't know how many members they have, would compare each row with each of them. A run whose worker was reaped
+-- stays due: its turn was accepted because nobody has taken the run over yet, and somebody must. A run that becomes
+-- pending again was never begun. A continued run keeps its inbox and its open hooks, which continue_runs moves. For
+-- parents and followers it has not ended. Messages that a failed or cancelled run has not read are kept for a retry;
+-- move_strays makes sure that they wake nobody. Parents, followers and children are seen as they were when this
+-- statement began. If a parent ends or continues as new meanwhile, it is sent a message that nobody reads, which does
+-- no harm: its successor does not know the child. A child that continues as new meanwhile gets its cancel by
+-- move_strays. A run that joins one of these meanwhile is told by tell_missed. Most runs have no children: one question
+-- for all of them finds that out. If there are any, the children of each run are looked up by themselves, as in
+-- tell_ends.
 WITH locked AS MATERIALIZED (
     SELECT runs.number FROM holdfast.runs WHERE runs.number = ANY (:changed::bigint[])
     ORDER BY runs.number FOR NO KEY UPDATE SKIP LOCKED
@@ -243,8 +243,8 @@ SELECT inserted.run,
 FROM inserted;
 
 -- name: write_rows
--- Row-only writes whose runs still have the owner and epoch that they were made with; the answer is their positions.
--- A row that somebody else has locked is left out, as in change_runs.
+-- Make those row-only writes whose runs still have the owner and epoch that the write expects. Answers their positions.
+-- Writes to runs that somebody else has locked are left out, as in change_runs.
 WITH held AS MATERIALIZED (
     SELECT runs.number, asked.position, asked.status, asked.due_at, asked.released, asked.next_seq, asked.crashes,
         asked.blocked
@@ -267,15 +267,15 @@ WHERE runs.number = held.number
 RETURNING held.position;
 
 -- name: find_held
--- Those of the writes left out that would be accepted if their rows were free.
+-- Of the writes that were left out, those that would be accepted if their runs were not locked.
 SELECT asked.position
 FROM unnest(:ids::text[], :owners::text[], :epochs::integer[]) WITH ORDINALITY AS asked (id, owner, epoch, position)
 JOIN holdfast.runs ON runs.namespace_id = :namespace_id AND runs.id = asked.id
 WHERE runs.owner = asked.owner AND runs.epoch = asked.epoch AND runs.ended_at IS NULL;
 
 -- name: truncate_journal
--- What came before a checkpoint, and from where on the journal goes. A run whose row somebody else has locked keeps all of
--- its rows until the next one: nobody here waits for it.
+-- Remove what came before a checkpoint, and note where the journal begins now. A run that somebody else has locked
+-- keeps all of its rows until the next checkpoint: nobody here waits for it.
 WITH cut AS MATERIALIZED (
     SELECT runs.number, asked.seq, asked.epoch
     FROM unnest(:runs::bigint[], :seqs::integer[], :epochs::integer[]) AS asked (run, seq, epoch)

@@ -1,4 +1,4 @@
-"""Values and streams: live state that belongs to a chain, set by turns and, at once, by steps."""
+"""Values and streams: live state of a chain, written by turns and by steps."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .transactions import Transaction
 
 
 async def set_value(tx: Transaction, run_id: str, name: str, value: bytes, epoch: int, now: Instant | None) -> None:
-    """The last one counts."""
+    """Set a value for a step. Nothing is set if the run was deleted, or claimed since."""
     params = {"namespace_id": tx.namespace_id, "id": run_id, "name": name, "value": value, "epoch": epoch, "now": now}
     await tx.all("set_value", params)
     tx.news |= News.VALUES
 
 
 async def set_values(tx: Transaction, values: Sequence[tuple[int, str, bytes, Instant]]) -> None:
-    """Those of turns: the run's number, the name, the value, the time. One a run and name: the last."""
+    """Set values for turns: (run, name, value, time). Of several for one run and name, the last counts."""
     last = {(run, name): (value, at) for run, name, value, at in values}
     params = {
         "namespace_id": tx.namespace_id,
@@ -32,25 +32,26 @@ async def set_values(tx: Transaction, values: Sequence[tuple[int, str, bytes, In
 
 
 async def read_value(tx: Transaction, run_id: str, name: str) -> bytes | None:
-    """Of the chain."""
+    """The chain's value of this name."""
     row = await tx.one("read_value", {"namespace_id": tx.namespace_id, "id": run_id, "name": name})
     return None if row is None else bytes(row[0])
 
 
 async def list_values(tx: Transaction, run_id: str, after: str, limit: int) -> list[ValueName]:
-    """Behind a name."""
+    """The chain's values after a name."""
     params = {"namespace_id": tx.namespace_id, "id": run_id, "after": after, "limit": limit}
     return [ValueName(*row) for row in await tx.all("list_values", params)]
 
 
 async def list_streams(tx: Transaction, run_id: str, after: str, limit: int) -> list[StreamName]:
-    """Behind a name."""
+    """The chain's streams after a name."""
     params = {"namespace_id": tx.namespace_id, "id": run_id, "after": after, "limit": limit}
     return [StreamName(*row) for row in await tx.all("list_streams", params)]
 
 
 async def append_items(tx: Transaction, sent: StepItems, now: Instant | None) -> None:
-    """Two statements: the second sees what was sent, and who has claimed the run, before this one got the stream."""
+    """Add items for a step. By the second statement, which has the stream to itself, all earlier items and claims of
+    the run can be seen."""
     params = {"namespace_id": tx.namespace_id, "id": sent.run_id, "stream": sent.stream, "epoch": sent.epoch}
     row = await tx.one("hold_stream", params)
     if row is None:
@@ -71,7 +72,7 @@ async def append_items(tx: Transaction, sent: StepItems, now: Instant | None) ->
 
 
 async def append_given(tx: Transaction, items: Sequence[tuple[int, str, bytes, Instant]]) -> None:
-    """Those of turns: the run's number, the stream, the item, the time."""
+    """Add items for turns: (run, stream, item, time)."""
     params = {
         "namespace_id": tx.namespace_id,
         "runs": [run for run, _, _, _ in items],
@@ -84,6 +85,6 @@ async def append_given(tx: Transaction, items: Sequence[tuple[int, str, bytes, I
 
 
 async def read_items(tx: Transaction, run_id: str, stream: str, after: int, limit: int) -> list[StreamRecord]:
-    """Behind an offset."""
+    """Items after an offset, in order."""
     params = {"namespace_id": tx.namespace_id, "id": run_id, "stream": stream, "after": after, "limit": limit}
     return [StreamRecord(*row) for row in await tx.all("read_items", params)]

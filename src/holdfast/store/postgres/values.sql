@@ -1,7 +1,7 @@
 -- Values and streams: live state that belongs to a chain.
 
 -- name: set_value
--- The last one counts. Nothing is set for a run that somebody has claimed since.
+-- Set a value. Nothing is set if the run was claimed since.
 INSERT INTO holdfast.chain_values (namespace_id, chain_id, name, value, set_at)
 SELECT :namespace_id, coalesce(starts.chain_id, runs.id), :name, :value,
     coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -11,7 +11,8 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = :id AND runs.epoch <= :epo
 ON CONFLICT (namespace_id, chain_id, name) DO UPDATE SET value = excluded.value, set_at = excluded.set_at;
 
 -- name: set_values
--- Values that turns give out: one a chain and name, in the order of their keys, so that two commits wait in one order.
+-- Set the values of turns, one for each run and name. They are written in the order of their keys, so that two commits
+-- that set the same ones wait in line.
 INSERT INTO holdfast.chain_values (namespace_id, chain_id, name, value, set_at)
 SELECT :namespace_id, coalesce(starts.chain_id, runs.id), asked.name, asked.value, asked.at
 FROM unnest(:runs::bigint[], :names::text[], :values::bytea[], :ats::bigint[]) AS asked (run, name, value, at)
@@ -21,14 +22,14 @@ ORDER BY coalesce(starts.chain_id, runs.id), asked.name
 ON CONFLICT (namespace_id, chain_id, name) DO UPDATE SET value = excluded.value, set_at = excluded.set_at;
 
 -- name: read_value
--- The value there is.
+-- One value.
 SELECT chain_values.value
 FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.chain_values ON chain_values.namespace_id = :namespace_id AND chain_values.chain_id = last.chain_id
     AND chain_values.name = :name;
 
 -- name: list_values
--- Which values there are, by code points, whatever the database sorts by.
+-- A chain's values after a name, ordered by code points whatever the database's collation is.
 SELECT chain_values.name, length(chain_values.value), chain_values.set_at
 FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.chain_values ON chain_values.namespace_id = :namespace_id AND chain_values.chain_id = last.chain_id
@@ -36,7 +37,7 @@ WHERE chain_values.name COLLATE "C" > :after::text
 ORDER BY chain_values.name COLLATE "C" LIMIT :limit::integer;
 
 -- name: hold_stream
--- Hold a stream's row, so that others who add to it wait, and a later statement sees what they have added.
+-- Lock a stream's row, so that others who add items wait, and a later statement sees what was added before.
 INSERT INTO holdfast.streams (namespace_id, chain_id, stream, last)
 SELECT :namespace_id, coalesce(starts.chain_id, runs.id), :stream, 0
 FROM holdfast.runs
@@ -48,9 +49,9 @@ RETURNING streams.chain_id, streams.last, (
 );
 
 -- name: append_items
--- Items that an execution of a step sends and that come behind the last it has sent. The first one is marked if an earlier
--- execution has sent any, here or in a run of the chain that this one retries. Nothing comes from one that is not the last,
--- or whose run was claimed meanwhile.
+-- Add those items of a step's execution that come after the last one it has sent. The first item is marked as reset if
+-- an earlier execution of the step has sent any, in this run or in one of the chain that this run retries. Nothing is
+-- added if a later execution has sent items, or the run was claimed since.
 WITH RECURSIVE retried (run, forked_from) AS (
     SELECT starts.number, starts.forked_from FROM holdfast.starts WHERE starts.number = :run::bigint
     UNION ALL
@@ -100,7 +101,7 @@ UPDATE holdfast.streams SET last = streams.last + (SELECT count(*) FROM added)
 WHERE streams.namespace_id = :namespace_id AND streams.chain_id = :chain_id::text AND streams.stream = :stream::text;
 
 -- name: append_given
--- Items that turns give out, in order, of any number of streams.
+-- Add the items of turns, in order, to any number of streams.
 WITH asked AS MATERIALIZED (
     SELECT coalesce(starts.chain_id, runs.id) AS chain_id, given.stream, given.payload, given.at, given.place,
         given.run
@@ -125,7 +126,7 @@ FROM asked
 JOIN counted ON counted.chain_id = asked.chain_id AND counted.stream = asked.stream;
 
 -- name: read_items
--- Items behind an offset.
+-- Items after an offset.
 SELECT stream_items.place, stream_items.payload, stream_items.step, stream_items.attempt, stream_items.at,
     stream_items.reset, (
         SELECT coalesce(starts.origin_id, starts.chain_id, runs.id)
@@ -139,7 +140,8 @@ JOIN holdfast.stream_items ON stream_items.namespace_id = :namespace_id AND stre
 ORDER BY stream_items.place LIMIT :limit::integer;
 
 -- name: list_streams
--- Which streams there are, and where each ends; it has counted them, unlike SQLite's. One that was only held has none.
+-- The streams after a name, and where each ends, which their rows say, unlike SQLite's. A stream whose row was only
+-- locked has no items.
 SELECT streams.stream, streams.last
 FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.streams ON streams.namespace_id = :namespace_id AND streams.chain_id = last.chain_id

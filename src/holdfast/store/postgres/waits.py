@@ -1,6 +1,7 @@
-"""Waits and hooks: what turns register and close, and payloads for tokens.
+"""Waits and hooks: registering, closing, and payloads for tokens.
 
-The delete of a row, or the mark of whoever leaves the row alone, decides who was first.
+Of those who resume a hook, the first to insert its mark wins. Between that one and the hook's run, which may close the
+hook, the delete of its row decides.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from .transactions import Transaction
 
 
 async def register_waits(tx: Transaction, waits: Sequence[tuple[int, NewWait, Instant]]) -> None:
-    """Waits of turns: the run's number, the wait, the time."""
-    # One of a number: of two that a batch gives, the later.
+    """Register the waits of turns: (run, wait, time)."""
+    # If a batch registers two waits with one number, the later counts.
     last = {(run, wait.number): (wait, at) for run, wait, at in waits}
     params = {
         "namespace_id": tx.namespace_id,
@@ -36,7 +37,7 @@ async def register_waits(tx: Transaction, waits: Sequence[tuple[int, NewWait, In
 
 
 async def close_waits(tx: Transaction, closed: Sequence[tuple[int, int]]) -> None:
-    """Waits that are over. In one order, as whoever delivers to several locks them."""
+    """Remove waits that are over, in the order in which `deliver_event` locks them, too."""
     asked = sorted(set(closed))
     params = {
         "namespace_id": tx.namespace_id,
@@ -48,13 +49,13 @@ async def close_waits(tx: Transaction, closed: Sequence[tuple[int, int]]) -> Non
 
 
 async def read_waits(tx: Transaction, run_id: str) -> list[WaitRecord]:
-    """Of the newest run of the chain."""
+    """The waits of the newest run of the chain."""
     rows = await tx.all("read_waits", {"namespace_id": tx.namespace_id, "id": run_id})
     return [wait_record(row) for row in rows]
 
 
 async def find_hook(tx: Transaction, token: str) -> WaitRecord | None:
-    """An open one."""
+    """The open hook with this token's digest."""
     row = await tx.one("find_hook", {"namespace_id": tx.namespace_id, "token": token})
     return None if row is None else wait_record(row)
 
@@ -69,11 +70,10 @@ async def resume_hook(
     *,
     is_guest: bool,
 ) -> Sent:
-    """Of those who resume it whoever marks it is first; of that one and its run, whoever deletes the row.
+    """Deliver a payload to an open hook, or say why that can't be done: see above for who wins.
 
-    In a caller's own transaction the row is left alone: turns that close it would wait until the caller commits. Others
-    see by a later statement what became of it.
-    """
+    In a caller's own transaction the row is not deleted: a turn that closes the hook would have to wait until the
+    caller commits. Those who come second see what became of the hook by a later statement."""
     if is_guest and (found := await find_hook(tx, token)) is not None:
         await hold_chain(tx, found.run_id)
     given = {"namespace_id": tx.namespace_id, "token": token, "message_id": message_id, "now": await tx.now(now)}

@@ -1,10 +1,11 @@
--- Waits: what the outside may know about what runs wait for. Deleting a wait's row decides who was first.
+-- Waits for events and hooks, and signals that have a schema. Whoever deletes a wait's row was first.
 
 -- name: register_waits
--- Waits of turns. A number registered anew is replaced. A token that this run's hook has used up stays so, and one that
--- another live run has given out stays with that one. Waits for events are unmatched: the look for events that are there
--- already is another commit's, so that publishing and registering can't miss each other. Of a run that continues with
--- the same turn only hooks are left to wait; those of one that ends with it are over, for whoever comes with their tokens.
+-- Register the waits of turns. A wait that is registered anew with a number replaces the earlier one. A hook of this
+-- run whose token was used is not opened again, and a token that another live run has given out stays with that run.
+-- Waits for events begin as unmatched: another commit looks for events that exist already, so that publishing and
+-- registering can't miss each other. If the same turn continues the run, only its hooks are registered. If it ends the
+-- run, nothing is, and its hooks are remembered as ended, to tell whoever comes with their tokens.
 WITH known AS MATERIALIZED (
     SELECT given.run, given.number, given.kind, given.name, given.match, given.probe, given.schema, given.token,
         given.expires_at, given.at, coalesce(starts.chain_started_at, runs.created_at) AS since,
@@ -54,7 +55,7 @@ WHERE NOT EXISTS (SELECT 1 FROM renewed WHERE renewed.run = asked.run AND renewe
 ON CONFLICT DO NOTHING;
 
 -- name: close_waits
--- Waits that are over. A hook among them is over for whoever comes with its token.
+-- Remove waits that are over. A hook is remembered as expired, to tell whoever comes with its token.
 WITH closed AS (
     DELETE FROM holdfast.waits
     USING unnest(:runs::bigint[], :numbers::integer[]) AS asked (run, number)
@@ -73,7 +74,8 @@ JOIN holdfast.runs ON runs.number = waits.run
 WHERE waits.namespace_id = :namespace_id AND waits.token = :token;
 
 -- name: read_waits
--- What the newest run of a chain has registered. A hook that was resumed in a caller's transaction is over.
+-- The waits of a chain's newest run. A hook that was resumed in a caller's transaction still has its row, and is left
+-- out.
 SELECT runs.id, waits.number, waits.kind, waits.name, waits.match, waits.schema, waits.expires_at, waits.registered_at
 FROM holdfast.last_of_chain(:namespace_id, :id) AS last
 JOIN holdfast.runs ON runs.number = last.number
@@ -86,8 +88,9 @@ WHERE waits.token IS NULL OR NOT EXISTS (
 ORDER BY waits.number;
 
 -- name: mark_hook
--- Whoever marks an open hook is first to resume it, and others wait for that one's commit. Turns never look at the mark, so
--- a caller's open transaction keeps none of them waiting, as the lock of a wait's row would. The mark is its chain's.
+-- Mark an open hook: whoever does is first to resume it, and others wait for that commit. Turns never look at the mark,
+-- so no turn waits for a caller's open transaction, as it would for a lock on the wait's row. The mark names the hook's
+-- chain.
 INSERT INTO holdfast.message_ids (namespace_id, scope, id, sent_at)
 SELECT :namespace_id, 'hook/' || :token::text, chr(1) || coalesce(starts.chain_id, runs.id), :now
 FROM holdfast.waits
@@ -99,28 +102,28 @@ ON CONFLICT DO NOTHING
 RETURNING message_ids.id;
 
 -- name: unmark_hook
--- It was closed between the mark and the delete.
+-- Remove the mark of a hook that was closed between the mark and the delete.
 DELETE FROM holdfast.message_ids
 WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || :token::text
     AND message_ids.id = :mark;
 
 -- name: see_hook
--- What take_hook answers, of a hook that is left where it is.
+-- The columns of take_hook for a hook whose row is left alone.
 SELECT waits.run, waits.number, waits.name
 FROM holdfast.waits
 WHERE waits.namespace_id = :namespace_id AND waits.token = :token;
 
 -- name: take_hook
--- Close a hook for whoever resumes it. A run that continues as new meanwhile moves the row: this waits, and then its run
--- is the successor.
+-- Delete the row of a hook that is being resumed. If its run is just continuing as new, this waits, and then the hook
+-- is the successor's.
 DELETE FROM holdfast.waits
 WHERE waits.namespace_id = :namespace_id AND waits.token = :token
     AND (waits.expires_at IS NULL OR waits.expires_at > :now)
 RETURNING waits.run, waits.number, waits.name;
 
 -- name: settle_hook
--- Why a hook could not be resumed: whether its message id was sent before, whether somebody has marked it, whether it is
--- there, and what became of it.
+-- Why a hook could not be resumed: whether its message id was sent before, whether somebody has marked it, whether its
+-- row exists, and what became of it.
 SELECT EXISTS (
         SELECT 1 FROM holdfast.message_ids
         WHERE message_ids.namespace_id = :namespace_id AND message_ids.scope = 'hook/' || :token::text

@@ -1,10 +1,8 @@
-"""Wake-ups: whoever subscribed hears of commits, its own store's at once, those of other processes by LISTEN.
+"""Wake-ups: subscribers hear of their own store's commits at once, and of other processes' commits by LISTEN.
 
-NOTIFY is sent after a commit, by a statement of its own, and at most once in a while: in a commit it would make all
-commits of the database wait in line. It is a hint. While nothing can be heard, because a pooler is in between or the
-listening connection is down, subscribers are told to look for themselves, often while something happens and seldom
-while nothing does.
-"""
+NOTIFY is sent after a commit, by a statement of its own, and no more often than every few milliseconds: as part of a
+commit it would make all commits of the database wait in line. It is a hint. While nothing can be heard, because a
+pooler is in between or the listening connection is down, subscribers are told to look for themselves."""
 
 from __future__ import annotations
 
@@ -34,12 +32,12 @@ _GROWTH = 1.5
 _UNHEARD = 0.5
 """Seconds between two looks while nothing can be heard."""
 _LONGEST_PAUSE = 5.0
-"""Seconds between two tries to listen: a server that refuses us is not to be kept busy with that."""
+"""The longest pause, in seconds, between two tries to listen: a server that refuses us must not be kept busy."""
 
 
 class Watcher:
-    """The subscribers of one store. But for `subscribe`, `signal` and `tell_from_elsewhere` everything happens on the
-    store's own loop."""
+    """The subscribers of one store. Except for `subscribe`, `signal` and `tell_from_elsewhere`, everything happens on
+    the store's own loop."""
 
     def __init__(
         self,
@@ -67,7 +65,7 @@ class Watcher:
         self._has_heard = False
 
     def tell(self, news: News, since: Instant | None = None) -> None:
-        """This store has committed something that others may wait for, as old as that if not of just now."""
+        """This store has committed something that others may wait for; `since` is how old it is, if not of just now."""
         self._pause = _SOONEST
         if since is not None:
             self._lower(since)
@@ -77,15 +75,15 @@ class Watcher:
             self._notifying = self._thread.spawn(self._notify())
 
     def tell_from_elsewhere(self, news: News, since: Instant | None = None) -> None:
-        """The same, from any thread."""
+        """The same as `tell`, from any thread."""
         self._thread.post(partial(self.tell, news, since))
 
     async def close(self, patience: float = 1.0) -> None:
-        """No more wake-ups. What was committed last is still told."""
+        """End all wake-ups. Other processes are still told of what was committed last."""
         self._subscribers.clear()
         if self._notifying is not None:
             with contextlib.suppress(TimeoutError):
-                # Cancelled if it takes longer: the store may be away.
+                # It is cancelled if it takes longer: the store may be away.
                 await asyncio.wait_for(self._notifying, patience)
         self._stop()
 
@@ -98,15 +96,15 @@ class Watcher:
                 try:
                     await self._pool().run(partial(self._told, news=news, since=since), is_one=True)
                 except StoreError:
-                    # The store may be away. Those who wait look for themselves now and then, and are told when it is
-                    # back.
+                    # The store may be away. Those who wait look for themselves now and then, and this is told when it
+                    # is back.
                     self._remember(news, since)
                     pause = min(2 * pause, _LATEST)
                 else:
                     pause = _NOTIFY_PAUSE
                 await asyncio.sleep(pause)
         finally:
-            # Also if a close has waited for it in vain: the store may be opened again.
+            # Also after a close that has waited in vain, for the store may be opened again.
             self._notifying = None
 
     def _remember(self, news: News, since: Instant | None) -> None:
@@ -144,7 +142,7 @@ class Watcher:
         pause = _UNHEARD
         while True:
             self._has_heard = False
-            # asyncpg's own error about itself: the server's farewell came between two statements.
+            # An InternalClientError is what asyncpg raises if the server ends the connection between two statements.
             with contextlib.suppress(
                 StoreError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError
             ):
@@ -153,7 +151,7 @@ class Watcher:
                     await self._hear(connection)
                 finally:
                     connection.terminate()
-            # Also for a server that lets us in and refuses to be listened to, as a standby does.
+            # The pause grows, too, while a server accepts connections and refuses LISTEN, as a standby does.
             pause = _UNHEARD if self._has_heard else min(2 * pause, _LONGEST_PAUSE)
             again_at = loop.time() + pause
             while loop.time() < again_at:
@@ -173,6 +171,6 @@ class Watcher:
         connection.add_termination_listener(lambda _: gone.set())
         await connection.add_listener(self.channel, heard)
         self._has_heard = True
-        # What happened while nobody listened.
+        # Something may have happened while nobody listened.
         self.signal()
         await gone.wait()

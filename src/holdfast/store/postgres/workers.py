@@ -1,4 +1,4 @@
-"""Workers: announcing, leaving, and ending the leases of the dead."""
+"""Workers: registering, leaving, and ending the leases of dead ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def register_worker(
     registrations: Sequence[Registration],
     now: Instant | None,
 ) -> Instant:
-    """The lock first: a row without one could be taken for a dead worker's."""
+    """Announce a worker. Its lock is taken first: a row without a lock could be taken for that of a dead worker."""
     params = {
         "namespace_id": tx.namespace_id,
         "id": worker_id,
@@ -66,39 +66,39 @@ async def register_worker(
 
 
 async def renew_lease(tx: Transaction, worker_id: str, lease: int, now: Instant | None) -> Instant | None:
-    """One statement; a worker that was reaped has no row to renew."""
+    """Extend a lease. A worker that was reaped has no row to renew."""
     params = {"namespace_id": tx.namespace_id, "id": worker_id, "lease": lease, "now": now}
     row = await tx.one("renew_lease", params)
     return None if row is None else int(row[0])
 
 
 class Dead(NamedTuple):
-    """Who seems to be dead."""
+    """Workers that seem to be dead."""
 
     lapsed: list[str]
-    """Their lease has lapsed, or their process is gone."""
+    """Registered workers whose lease has lapsed, or whose process is gone."""
     gone: dict[str, int]
-    """Those whose process is gone, with the lock that was taken to make sure of it."""
+    """Those of them whose process is gone, with the descriptor of the lock that was taken to make sure of it."""
     strangers: list[str]
-    """Owners of runs without a row: they left, or were reaped, while a claim was under way."""
+    """Owners of runs that have no row: they left, or were reaped, while a claim of theirs was under way."""
 
 
 class Fleet(NamedTuple):
-    """Who is registered, by rows of list_workers, and who owns runs."""
+    """Registered workers, as rows of list_workers, and owners of runs."""
 
     rows: Sequence[Row]
     owners: list[str]
 
 
 async def read_fleet(tx: Transaction, now: Instant | None) -> Fleet:
-    """What to look for the dead in. The owners first: who registers and claims between the two is no stranger."""
+    """Read the fleet. The owners come first: a worker that registers and claims between the two is no stranger."""
     owners = [owner for (owner,) in await tx.all("list_owners", {"namespace_id": tx.namespace_id})]
     return Fleet(await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": now}), owners)
 
 
 def find_dead(fleet: Fleet, locks: ProcessLocks, worker_id: str) -> Dead:
-    """Look for the dead. Apart from the reading, which may fail at its very end: the locks that were taken are for
-    whoever gets the answer to let go."""
+    """Find dead workers in a fleet, and take their locks, which the caller has to let go. The fleet was read before,
+    since reading may fail."""
     here = host_name()
     known = {worker_id, *(row[0] for row in fleet.rows)}
     dead = Dead([], {}, [owner for owner in fleet.owners if owner not in known])
@@ -115,7 +115,8 @@ def find_dead(fleet: Fleet, locks: ProcessLocks, worker_id: str) -> Dead:
 
 
 async def reap_workers(tx: Transaction, dead: Dead, now: Instant | None) -> list[str]:
-    """Runs of the dead become due, their rows go. One that renewed its lease meanwhile is not dead."""
+    """Make the runs of dead workers due and remove the workers' rows. One that has renewed its lease since is not
+    dead."""
     at = await tx.now(now)
     params = {"namespace_id": tx.namespace_id, "workers": dead.lapsed, "gone": list(dead.gone), "now": at}
     found = [name for name, is_dead in await tx.all("lock_dead", params) if is_dead] + dead.strangers
@@ -127,8 +128,8 @@ async def reap_workers(tx: Transaction, dead: Dead, now: Instant | None) -> list
 
 
 async def wake_missed(tx: Transaction, now: Instant | None) -> bool:
-    """What two commits hid from each other: runs that wait for one that has ended, ends that nobody told, and messages
-    for runs that had just ended or gone on. Whether there was anything."""
+    """Find what two commits hid from each other: runs that wait for one that has ended, ends that followers were not
+    told of, and messages for runs that had just ended or continued. Returns whether there was anything."""
     await tell_missed(tx)
     await move_strays(tx)
     if await tx.all("wake_missed", {"namespace_id": tx.namespace_id, "now": now}):
@@ -139,11 +140,10 @@ async def wake_missed(tx: Transaction, now: Instant | None) -> bool:
 async def release_strays(
     tx: Transaction, worker_id: str, held: Sequence[str], generation: int | None, now: Instant | None
 ) -> list[str]:
-    """Runs that this worker was given by a claim whose answer it never got.
+    """Hand back runs that this worker got by a claim whose answer was lost.
 
-    The generation fences: a claim sent before this one and executed after it does nothing, and so does this one if it
-    is executed after a later one.
-    """
+    The generation is a fence: a claim that was sent before this and is executed after it does nothing; nor does this,
+    if it is executed after a later release."""
     at = await tx.now(now)
     if generation is not None:
         params = {"namespace_id": tx.namespace_id, "id": worker_id, "generation": generation}
@@ -159,7 +159,7 @@ async def release_strays(
 
 
 async def remove_worker(tx: Transaction, worker_id: str) -> None:
-    """The worker leaves; what it still held is treated like a dead one's."""
+    """Remove a worker. Runs that it still holds are treated like those of a dead one."""
     await _release(tx, [worker_id], await tx.now(None))
     tx.known.generations.pop(worker_id, None)
     tx.known.worker_lanes.pop(worker_id, None)
@@ -167,7 +167,7 @@ async def remove_worker(tx: Transaction, worker_id: str) -> None:
 
 
 async def list_workers(tx: Transaction, locks: ProcessLocks) -> list[WorkerRecord]:
-    """Every worker whose lease holds, but for those of this host whose process is gone."""
+    """Every worker whose lease holds, except for those on this host whose processes are gone."""
     rows = await tx.all("list_workers", {"namespace_id": tx.namespace_id, "now": None})
     return [worker_record(row) for row in rows if row[_LEASE_UNTIL] >= row[_NOW] and not _is_gone(row, locks)]
 

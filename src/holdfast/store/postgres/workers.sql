@@ -1,7 +1,7 @@
 -- Workers: leases, who is alive, what is registered.
 
 -- name: register_worker
--- Announce a worker; again is the same as once, with a new lease. Answers the time.
+-- Announce a worker. To announce it again extends its lease. Answers the time and its generation.
 INSERT INTO holdfast.workers (namespace_id, id, host, pid, has_lock, started_at, renewed_at, lease_until, lanes, generation)
 SELECT :namespace_id, :id, :host, :pid, :has_lock, clock.now, clock.now, clock.now + :lease::bigint, :lanes, 0
 FROM (SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now) AS clock
@@ -11,7 +11,7 @@ SET host = excluded.host, pid = excluded.pid, has_lock = excluded.has_lock, rene
 RETURNING renewed_at, generation;
 
 -- name: insert_registered
--- Remember when a version was first seen, and what was last declared of it.
+-- Remember when a version was first registered, and what was last declared of it.
 INSERT INTO holdfast.registered (namespace_id, workflow, version, first_at, declared, on_event)
 SELECT :namespace_id, asked.workflow, asked.version, :now, asked.declared, asked.on_event
 FROM unnest(:workflows::text[], :versions::text[], :declared::text[], :on_events::text[])
@@ -22,8 +22,8 @@ SET declared = coalesce(excluded.declared, registered.declared),
     on_event = CASE WHEN excluded.declared IS NULL THEN registered.on_event ELSE excluded.on_event END;
 
 -- name: wake_blocked
--- A newly started worker may hold the fix: blocked runs of its lanes are tried at once. One that somebody has locked is
--- left to its own time: no worker waits for it.
+-- Make the blocked runs of some lanes due at once: a worker that has just started may have the mended code. A run that
+-- somebody has locked is left out: no worker waits for it.
 WITH blocked AS MATERIALIZED (
     SELECT runs.number FROM holdfast.runs
     WHERE runs.blocked IS NOT NULL AND runs.owner IS NULL AND runs.ended_at IS NULL
@@ -42,7 +42,7 @@ WHERE workers.namespace_id = :namespace_id AND workers.id = :id
 RETURNING clock.now;
 
 -- name: list_workers
--- Every worker that has not left or been reaped, and the time.
+-- Every worker that has neither left nor been reaped, and the time.
 SELECT workers.id, workers.host, workers.pid, workers.has_lock, workers.started_at, workers.renewed_at,
     workers.lease_until, workers.lanes,
     coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -51,7 +51,7 @@ WHERE workers.namespace_id = :namespace_id
 ORDER BY workers.started_at, workers.id;
 
 -- name: list_owners
--- Everyone who owns a run, by hops along the index of owners.
+-- Every owner of a run. It hops along the index from one owner to the next.
 WITH RECURSIVE owners (owner) AS (
     SELECT (
         SELECT runs.owner FROM holdfast.runs
@@ -70,8 +70,8 @@ WITH RECURSIVE owners (owner) AS (
 SELECT owners.owner FROM owners WHERE owners.owner IS NOT NULL;
 
 -- name: reap_workers
--- What the dead held becomes due at once. next_seq stays null, so that the next claim is a takeover. A run that somebody
--- has locked holds up none of the others: its owner has no row then, and is found the next time.
+-- Make the runs of dead workers due at once. Their next_seq stays null, so that the next claim is a takeover. A run
+-- that somebody has locked is left out and found the next time, when its owner has no row any more.
 WITH dead AS MATERIALIZED (
     SELECT runs.number
     FROM unnest(:workers::text[]) AS worker (id)
@@ -83,15 +83,16 @@ FROM dead
 WHERE runs.number = dead.number;
 
 -- name: lock_dead
--- Workers that seemed dead, locked, and whether they are: one that renewed its lease meanwhile is alive.
+-- Lock workers that seemed dead, and say of each whether it is: one that has renewed its lease since is alive.
 SELECT workers.id, workers.lease_until < :now OR workers.id = ANY (:gone::text[])
 FROM holdfast.workers
 WHERE workers.namespace_id = :namespace_id AND workers.id = ANY (:workers::text[])
 ORDER BY workers.id FOR UPDATE;
 
 -- name: next_generation
--- From here on, claims of an older generation do nothing. No row: the worker was reaped, or this came too late. The update
--- alone would neither wait for a claim that is under way nor be waited for: it changes no key. So the row is locked first.
+-- Raise a worker's generation: from here on, claims of an older one do nothing. No row: the worker was reaped, or a
+-- later call came first. The row is locked FOR UPDATE first, since an update that changes no key would neither wait for
+-- a claim that is under way nor make one wait.
 WITH mine AS MATERIALIZED (
     SELECT workers.namespace_id, workers.id FROM holdfast.workers
     WHERE workers.namespace_id = :namespace_id AND workers.id = :id AND workers.generation < :generation
@@ -103,8 +104,8 @@ WHERE workers.namespace_id = mine.namespace_id AND workers.id = mine.id AND work
 RETURNING workers.generation;
 
 -- name: release_strays
--- What a worker owns without knowing it goes back as if handed back: nothing of it was begun. What it knows is a set, as
--- what read_inbox is told.
+-- Hand back runs that a worker owns without knowing it: nothing of them was begun, so the next claim is no takeover.
+-- The ids in :held are a set to look into, as in read_inbox.
 WITH strays AS MATERIALIZED (
     SELECT runs.number FROM holdfast.runs
     WHERE runs.namespace_id = :namespace_id AND runs.owner = :id
@@ -119,12 +120,12 @@ WHERE runs.number = strays.number
 RETURNING runs.id;
 
 -- name: remove_worker
--- The dead leave.
+-- Remove workers.
 DELETE FROM holdfast.workers WHERE workers.namespace_id = :namespace_id AND workers.id = ANY (:workers::text[]);
 
 -- name: wake_missed
--- Runs that waited for one that ended while they were being created, or while they were locked: neither commit could see
--- the other's. That one may have been removed since.
+-- Make runs due that still wait for one that has ended: it ended while they were being created, so that neither commit
+-- could see the other, or while they were locked. It may have been removed since.
 WITH missed AS MATERIALIZED (
     SELECT runs.number, least(starts.due_at, runs.deadline_at) AS due_at
     FROM holdfast.runs

@@ -1,7 +1,7 @@
--- Workflows: what has been registered or started.
+-- Workflows that were registered or started.
 
 -- name: list_versions
--- Versions that workers have registered, of one workflow or of all, and the queues where live workers serve them.
+-- Versions of one workflow or of all that workers have registered, and the queues on which live workers serve them.
 SELECT registered.workflow, registered.version, registered.first_at, registered.declared, (
     SELECT array_agg(DISTINCT lane.value ->> 2)
     FROM holdfast.workers
@@ -16,7 +16,7 @@ WHERE registered.namespace_id = :namespace_id
     AND (:workflow::text IS NULL OR registered.workflow = :workflow::text);
 
 -- name: list_workflows
--- Lanes of this namespace with their runs counted by status. Counts walk an index; this is not for hot paths.
+-- The lanes of this namespace, with their runs counted by status. It walks a whole index: not for hot paths.
 SELECT lanes.workflow, lanes.version, runs.status, count(runs.number)
 FROM holdfast.lanes
 JOIN holdfast.runs ON runs.lane_id = lanes.id
