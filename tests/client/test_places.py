@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from holdfast import RunFilter
 from holdfast.define import StartOptions, workflow
 from holdfast.errors import BadArguments, DefinitionError, UnknownWorkflow
 from holdfast.model import Lane, microseconds
@@ -116,6 +117,23 @@ async def test_a_fork_from_the_start_with_arguments_for_another_version_runs_on_
     fork = await client.fork(run.id, input=("a", True, "note"), workflow=pack_2)
     record = (await fork.refresh()).record
     assert (record.version, record.queue) == ("2", "new")
+
+
+async def test_a_fork_from_the_start_by_another_version_runs_on_that_with_the_arguments_there_were(client, hands):
+    await hands.register(workflows=[pack_1, pack_2])
+    run = await client.start(pack_1, "a", True)
+    fork = await client.fork(run.id, workflow=pack_2)
+    record = (await fork.refresh()).record
+    assert (record.version, record.queue, record.input) == ("2", "new", (await run.refresh()).record.input)
+
+
+async def test_a_fork_by_a_version_that_can_t_take_the_arguments_there_were_is_refused(client, hands):
+    await hands.register(workflows=[pack_1, pack_2])
+    fitting, run = await client.start(pack_1, "a", True), await client.start(pack_1, "a")
+    for which in (run.id, RunFilter(workflow=pack_1)):
+        with pytest.raises(BadArguments, match=rf"run {run.id} .*fragile.*give others with input="):
+            await client.fork(which, workflow=pack_2)
+    assert {one.id async for one in client.runs()} == {fitting.id, run.id}
 
 
 async def test_a_fork_whose_version_can_t_take_its_arguments_is_refused(client, hands):

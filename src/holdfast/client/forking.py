@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypedDict
 
 from holdfast.define import Workflow
-from holdfast.errors import DefinitionError, NoSuchStep, NotDecodable, RunNotFound
+from holdfast.errors import BadArguments, DefinitionError, NoSuchStep, NotDecodable, RunNotFound
 from holdfast.model import Lane, NewRun, NotGiven, RunRecord
 
 from .connections import Connection
@@ -75,8 +75,22 @@ class Forks:
 
     async def _learn(self, record: RunRecord) -> None:
         code = record.workflow, record.version, record.queue
-        if code in self._codes:
+        if code not in self._codes:
+            self._codes[code] = await self._placed(record)
+        lane, given = self._codes[code]
+        workflow = self._workflow
+        if workflow is None or given is not None or not lane.version == workflow.version != record.version:
             return
+        codec = self._connection.codec
+        try:
+            codec.arguments(workflow.fn).unpack(codec.open(record.input))
+        except NotDecodable as error:
+            raise BadArguments(
+                f"fork(workflow={workflow!r}): it can't take the arguments that run {record.id} was started with: "
+                f"{error}; give others with input="
+            ) from error
+
+    async def _placed(self, record: RunRecord) -> tuple[Lane, bytes | None]:
         workflow = self._workflow
         if workflow is not None and workflow.name != record.workflow:
             raise DefinitionError(
@@ -85,19 +99,16 @@ class Forks:
             )
         store = await self._connection.opened()
         versions = await store.list_versions(record.workflow)
-        own = record.version
-        if workflow is not None and self._at is None and not isinstance(self._input, NotGiven):
-            # From the start, with other arguments: there is no history that the version given could not go on with.
-            own = workflow.version
+        # From the start there is no history that the version given could not go on with.
+        own = workflow.version if workflow is not None and self._at is None else record.version
         lane = next_lane(versions, own, record)
-        given = None
-        if not isinstance(self._input, NotGiven):
-            place = place_of([one for one in versions if one.version == lane.version], None)
-            call = tuple(self._input), dict[str, Any]()
-            # As the version that is to get them takes them.
-            target = workflow if workflow is not None and workflow.version == lane.version else record.workflow
-            given = sealed_input(self._connection.codec, target, call, place)
-        self._codes[code] = lane, given
+        if isinstance(self._input, NotGiven):
+            return lane, None
+        place = place_of([one for one in versions if one.version == lane.version], None)
+        call = tuple(self._input), dict[str, Any]()
+        # As the version that is to get them takes them.
+        target = workflow if workflow is not None and workflow.version == lane.version else record.workflow
+        return lane, sealed_input(self._connection.codec, target, call, place)
 
     async def _fork(self, record: RunRecord) -> NewRun:
         store = await self._connection.opened()

@@ -192,9 +192,9 @@ class Managing(Connected):
 
         The old run stays as it was, whatever state it is in. `at` is the step's key as the journal shows it; `input` is
         a sequence of arguments. What a machine's state came to is a `Next` or a `Done`. Give the `workflow` to have
-        them, and the result, typed: from the start they may be for another version of it. With a filter all runs that
-        it lets through are forked, those that have asked for that step, and the answer is how many. Raises
-        DefinitionError and BadArguments for what does not fit the run.
+        them, and the result, typed: from the start the fork is of its version. With a filter all runs that it lets
+        through are forked, those that have asked for that step, and the answer is how many. Raises DefinitionError and
+        BadArguments for what does not fit the run.
         """
         refuse_in_body("client.fork()", "do it in a step")
         if at is None and not isinstance(result, NotGiven):
