@@ -3,7 +3,7 @@
     Client ──▶ portal ──▶ AsyncClient ──▶ store
                              ├─ starts, retries    what a start writes, decided before anything is written
                              ├─ runs, listings     handles
-                             ├─ watch              all waits of a client, in one question to the store
+                             ├─ watch              all waits of a client, answered by one query to the store
                              ├─ explain, journals  what happened, for readers
                              └─ archives           runs as lines of JSON, out and in
 

@@ -1,12 +1,12 @@
 """Runs as lines of JSON: written when they are exported or pruned, read when they are imported or replayed.
 
-A line says in plain words what the run was, for people and their tools, and holds under `data` all that it takes to
-bring it back: its record and its journal, as they were stored. Payloads stay as the codec wrote them: what was
-encrypted is.
+A line tells in plain words what the run was, for people and their tools. Under `data` it holds all that it takes to
+bring the run back: its record and its journal, as they were stored. Payloads stay as the codec wrote them, so what was
+encrypted stays encrypted.
 
-Only an ended run can be imported: a live one has timers, waits, children and messages, and two databases that both
-believe to own it would execute its steps twice. An imported run is the first of a chain of its own, has no parent and
-no children, and neither values nor streams; idempotency keys of its steps stay what they were.
+Only an ended run can be imported. A live one has timers, waits, children and messages, and two databases that both own
+it would execute its steps twice. An imported run is the first of a chain of its own. It has no parent, children, values
+or streams. The idempotency keys of its steps are what they were.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from .retries import seed_of
 
 _FORMAT = "holdfast-run/1"
 _NEVER = 250_000_000_000_000_000
-"""An instant that never comes: an imported run is due then, so that no worker takes it before it has its end."""
+"""An instant that never comes. An imported run is due then, so that no worker claims it before its last turn is in."""
 
 
 class Imported(StrEnum):
-    """What became of a line."""
+    """What became of an imported line."""
 
     IMPORTED = "imported"
     KNOWN = "known"
-    """A run of that id is there already; it was left as it is."""
+    """A run with this id exists already, and was left as it is."""
     KEY_TAKEN = "key_taken"
     """Another run holds the key; nothing was written."""
 
@@ -59,7 +59,7 @@ class _Archived(msgspec.Struct, frozen=True):
     run: RunRecord
     rows: tuple[JournalRow, ...]
     holds_key: bool = True
-    """Else another run has it by now: one that was started anew with it, or goes on from this one."""
+    """Whether the run still holds its key. A later start, or a retry of this run, may have taken it."""
 
 
 def line_of(record: RunRecord, rows: Sequence[JournalRow], codec: Codec, *, holds_key: bool) -> str:
@@ -84,10 +84,10 @@ def line_of(record: RunRecord, rows: Sequence[JournalRow], codec: Codec, *, hold
 
 
 def append(file: Path, line: str) -> None:
-    """Add a line to a file that others may be adding to, in one write: nobody's lines get into each other.
+    """Add a line to a file to which others may be adding, too. It is one write, so that lines don't get mixed up.
 
-    A write that was cut off, by a crash or a full disk, has left half a line: that stays one of its own. One that
-    somebody else is just at looks the same, and is followed by an empty line.
+    If a crash or a full disk has left half a line at the end, the new line begins after it. A line that another process
+    is just writing looks the same, and then an empty line follows it.
     """
     left = f"{line}\n".encode()
     if _is_cut_off(file):
@@ -106,16 +106,16 @@ def _is_cut_off(file: Path) -> bool:
 
 
 def read_archive(line: str | bytes, *, codec: Codec | None = None) -> Journal:
-    """The journal of a run from its line, as `client.journal` would give it. Raises DefinitionError."""
+    """The journal of a run from its line, as `client.journal` gives it. Raises DefinitionError for any other line."""
     archived = _opened(line)
     return Journal(archived.run, journals.read(archived.run.id, archived.rows, codec or Codec()))
 
 
 async def import_line(store: Store, line: str | bytes) -> Imported:
-    """Bring an ended run back, with its id, its key and its journal. Repeating it changes nothing.
+    """Bring an ended run back, with its id, its key and its journal. To import it again changes nothing.
 
-    Two commits: the run with all but its last turn, due never; then that turn, which ends it. A crash between the two
-    leaves a run that nobody claims, and the same import goes on with it.
+    By two commits: first the run with all turns but the last, never due; then the last turn, which ends it. A crash
+    between the two leaves a run that nobody claims, and importing the line again completes it.
     """
     archived = _opened(line)
     run, rows = archived.run, archived.rows
@@ -136,9 +136,9 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
         due_at=_NEVER,
         priority=run.priority,
         tags=run.tags,
-        # Kept for ever: by its own retention it might be swept as soon as it is there.
+        # Kept for ever: its own retention may be over already.
         retention=None,
-        # Retried here, its steps must not do again what they did there.
+        # If it is retried here, its steps have the same idempotency keys as before.
         origin_id=run.origin_id,
         forked_from=run.forked_from,
         rows=tuple(row.data for row in rows[:-1]),
@@ -150,19 +150,19 @@ async def import_line(store: Store, line: str | bytes) -> Imported:
         return Imported.KEY_TAKEN
     if not started.created and not _is_half_imported(await store.get_run(run.id), run):
         return Imported.KNOWN
-    # crash here: the run is there, due never, and a second import finds it so.
+    # crash here: the run exists and is never due; a second import finds it like this.
     change = RowChange(status=run.status, release=True, output=run.output, error=run.error)
     last = Turn(run_id=run.id, seq=len(rows) - 1, epoch=0, at=rows[-1].at, data=rows[-1].data, change=change)
     [answer] = await store.commit_turns([last], now=instant_of(run.ended_at))
     if isinstance(answer, StoreError):
         raise answer
-    # Refused: somebody has ended the run by force meanwhile, or deleted it.
+    # Not accepted: somebody has ended the run by force, or deleted it, since the first commit.
     return Imported.IMPORTED if answer else Imported.KNOWN
 
 
 def _of_one_life(new: NewRun, run: RunRecord, holder: RunRecord | None) -> NewRun | None:
-    """The run beside the one that holds its key, if both are of one life: a retry takes the key over from the run that
-    it goes on from, so the last of them holds it, whichever is imported first."""
+    """How to create the run if the holder of its key is of the same life; else None. A retry takes the key over from
+    the run that it retries, so the youngest of a life holds it, whichever is imported first."""
     if holder is None or holder.origin_id != run.origin_id:
         return None
     if holder.created_at > run.created_at:
@@ -171,7 +171,7 @@ def _of_one_life(new: NewRun, run: RunRecord, holder: RunRecord | None) -> NewRu
 
 
 def _is_half_imported(there: RunRecord | None, run: RunRecord) -> bool:
-    """Whether what is there is an import of this run that came no further than its first commit."""
+    """Whether the existing run is an import of this one that stopped after its first commit."""
     if there is None or there.status is not RunStatus.PENDING or there.created_at != run.created_at:
         return False
     return there.due_at is not None and instant_of(there.due_at) == _NEVER

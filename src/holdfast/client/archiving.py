@@ -1,4 +1,5 @@
-"""Archiving: runs leave the database for a file, and come back. What a line of such a file is stands in archives.py."""
+"""Archiving: the client's methods that move runs into files and back. archives.py says what a line of such a file
+is."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ _BATCH = 200
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What a prune took away: how many runs, and the file that they were archived in, if they were.
+    """What a prune removed: how many runs, and the file in which they were archived, if any.
 
-    `unreadable` are the ids of runs that it left, for their journals can't be read and so can't be archived.
+    `unreadable` are the ids of runs that were left, since their journals can't be read and so can't be archived.
     """
 
     runs: int
@@ -43,14 +44,13 @@ class Archiving(Connected):
         where: RunFilter | None = None,
         archive: str | Path | None = None,
     ) -> Pruned:
-        """Remove runs that ended so long ago, before their retention is over, a few at a time.
+        """Remove runs that ended longer ago than this, without waiting for the end of their retention.
 
             pruned = await client.prune(older_than="90d", archive="runs.jsonl")
 
-        A duration is counted back from the database's time, since this host's may be another; an aware datetime is
-        meant as it stands. With `archive` each is first written to that file as a line of JSON, with its journal; the
-        file is only ever added to. Nothing is deleted that could not be written: a run whose journal was damaged is
-        left, and the answer names it.
+        A duration counts back from the database's time, which may differ from this host's; an aware datetime is taken
+        as it is. With `archive`, each run is first added to that file as a line of JSON, with its journal. A run that
+        can't be archived, because its journal was damaged, is not removed, and the answer names it.
         """
         refuse_in_body("client.prune()", "do it in a step")
         if isinstance(older_than, datetime):
@@ -59,7 +59,7 @@ class Archiving(Connected):
             before, age = None, microseconds(older_than, what="older_than")
         store = await self._connection.opened()
         if before is None:
-            # By the store's clock, as ends are: a host that is ahead would delete what has only just ended.
+            # By the store's clock, which stamps ends, too: a host that is ahead would delete runs that have just ended.
             before = await store.read_clock() - age
         file = None if archive is None else Path(archive)
         ids: list[str] = []
@@ -72,7 +72,7 @@ class Archiving(Connected):
                 try:
                     line = await self._line_of(store, record)
                 except RunNotFound:
-                    # Somebody else prunes, too, or its retention was over: it is not this prune's to archive.
+                    # Another prune, or the end of its retention, has removed it since it was listed.
                     continue
                 except NotDecodable:
                     unreadable.append(record.id)
@@ -86,7 +86,7 @@ class Archiving(Connected):
         return Pruned(count, file, tuple(unreadable))
 
     async def export(self, run_id: str) -> str:
-        """A run with its journal as one line of JSON: to keep, to look at, to replay elsewhere, or to import.
+        """A run with its journal as one line of JSON: to keep it, read it, replay it elsewhere, or import it.
 
         Payloads stay as the codec wrote them. Raises RunNotFound, and NotDecodable for a journal that was damaged.
         """
@@ -97,9 +97,9 @@ class Archiving(Connected):
     async def import_run(self, line: str | bytes) -> Imported:
         """Bring an ended run back from its line, with its id, its key and its journal; it is kept for ever.
 
-        For another database, or after a prune. A run of that id that is there is left as it is, and so is a key that
-        another run holds; the answer says so. Raises DefinitionError for what is no such line, and for a run that had
-        not ended or has continued as another one. Repeating it changes nothing.
+        For another database, or after a prune. If a run with this id exists, or another run holds the key, nothing is
+        changed, and the answer says so. Raises DefinitionError for any other text, and for a run that had not ended or
+        has continued as new. To import a line again changes nothing.
         """
         refuse_in_body("client.import_run()", "do it in a step")
         return await archives.import_line(await self._connection.opened(), line)
@@ -107,7 +107,7 @@ class Archiving(Connected):
     async def _line_of(self, store: Store, record: RunRecord) -> str:
         rows = await store.read_journal(record.id)
         if not rows:
-            # Deleted since it was found: a line without its journal would be of use to nobody.
+            # It was deleted since it was found (this raises RunNotFound): a line without a journal would be useless.
             await self._connection.found(record.id)
         holder = None if record.key is None else await store.find_run(record.workflow, record.key)
         holds_key = holder is not None and holder.id == record.id
@@ -115,7 +115,7 @@ class Archiving(Connected):
 
 
 async def _delete_archived(store: Store, ids: Sequence[str], file: Path | None) -> int:
-    """Delete runs. Their lines are on the disk by then: a machine that goes down keeps what it has committed."""
+    """Delete runs, after making sure that their lines are on the disk, as the delete will be."""
     if file is not None:
         with file.open("a", encoding="utf-8") as lines:
             os.fsync(lines.fileno())

@@ -1,4 +1,4 @@
-"""Client and Run: the same for blocking code. Every method is one line over AsyncClient and AsyncRun, through a portal.
+"""Client: AsyncClient for blocking code. Each method is one line over its async twin, through a portal.
 
 A test compares both signature by signature.
 """
@@ -42,8 +42,8 @@ class Client:
         run = client.start(checkout.options(key="order-42"), order)
         receipt = run.result(timeout="30s")
 
-    As AsyncClient in everything else: making one does no I/O, the first call opens the store. It may be used from many
-    threads. It is closed by `close`, by `with`, and at the latest at the end of the program.
+    As AsyncClient in everything else: making one does no I/O, and the first call opens the store. It may be used by
+    many threads. It is closed by `close`, at the end of a `with` block, and at the latest at the end of the program.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Client:
 
     @property
     def observers(self) -> Sequence[Observer] | None:
-        """Those that it was given; None: those that the settings name."""
+        """The observers that the client was given; None: it uses those that the settings name."""
         return self._client.observers
 
     @property
     def namespace(self) -> str:
-        """Whose runs it sees: tenants of one database are kept apart by this name."""
+        """The namespace whose runs the client sees: it keeps the tenants of one database apart."""
         return self._client.namespace
 
     @property
@@ -99,7 +99,7 @@ class Client:
         return self._client.url
 
     def close(self) -> None:
-        """End all waits and close the store, unless it was given open. Repeating it changes nothing."""
+        """End all waits and close the store, unless it was given open. Closing a closed client changes nothing."""
         self._portal.close(self._client.close)
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """AsyncClient: how an application starts, watches and manages runs. `Client` is only a facade over it.
 
-A client only reads and writes rows. It never talks to a worker: the store is the only place where the two meet.
+A client only reads and writes rows. It never talks to a worker: they meet in the store.
 """
 
 from __future__ import annotations
@@ -60,10 +60,11 @@ class AsyncClient(Messaging, Managing, Archiving):
     event loop: the store is opened by the first call. `close` ends all waits and closes the store, unless it was
     given open.
 
-    Tenants are kept apart by `namespace`; `schema` is a Postgres database's, for the tables. `codec` turns values into
-    what is stored and back, of `max_payload` bytes at most. With `migrate=False` a database that has not this
-    version's tables raises StoreError. A run that ends through this client is kept for `max_retention` at most,
-    whatever it asks for. `observers` hear what happens here, instead of those that the settings name.
+    `namespace` keeps the tenants of one database apart; `schema` is the Postgres schema that the tables are in. `codec`
+    turns values into stored bytes and back; a value may take `max_payload` bytes. With `migrate=False`, a database
+    without this version's tables raises StoreError instead of being migrated. A run that is ended by this client is
+    kept for `max_retention` at most, whatever its own retention is. `observers` are told what happens here, instead of
+    those that the settings name.
 
     When the database can't be reached, calls raise StoreAway and may be made again; waiting goes on until it is back.
     """
@@ -93,14 +94,14 @@ class AsyncClient(Messaging, Managing, Archiving):
         self._starter = Starter(self._connection)
 
     async def close(self) -> None:
-        """End all waits and close the store, unless it was given open. Repeating it changes nothing."""
+        """End all waits and close the store, unless it was given open. Closing a closed client changes nothing."""
         await self._connection.close()
 
     async def __aenter__(self) -> Self:
         try:
             await self._connection.opened()
         except asyncio.CancelledError:
-            # Whoever is cancelled here never gets to __aexit__: nothing may be left open.
+            # There will be no __aexit__, so nothing may be left open.
             await self.close()
             raise
         return self
@@ -167,31 +168,33 @@ class AsyncClient(Messaging, Managing, Archiving):
             run = await client.start(checkout, order, key="order-42")
             run = await client.start("checkout", {"card": "4711"})
 
-        In the first form arguments are checked by the type checker; in all of them they are checked here, and
-        BadArguments is raised before anything is written. By name there must be a worker that has ever registered the
-        workflow, else UnknownWorkflow; the arguments must fit the parameters that it registered and the JSON schemas
-        of their types, and what was declared in @workflow (queue, deadline, retention) holds as it does otherwise.
-        What a schema can't say is the worker's to check: an argument that its body can't read blocks the run.
+        In the first form the type checker checks the arguments. In all forms they are checked here, too, and
+        BadArguments is raised before anything is written. To start by name, some worker must have registered the
+        workflow (else UnknownWorkflow). The arguments must then fit the parameters that the worker registered and the
+        JSON schemas of their types, and what @workflow declares (queue, deadline, retention) holds as usual. What a
+        schema can't express is left to the worker: an argument that the body can't read blocks the run.
 
         `key` makes a start idempotent: there is one run for a workflow and a key for as long as the run is kept. A
-        second start returns that run, live or ended, with `run.created` False, and does not compare arguments.
-        `on_conflict` says otherwise: "raise" (KeyTaken), "replace" (a live one is cancelled, and the new one begins
-        when it has ended), "restart" (an ended one gives up the key, a live one is returned), "retry" (a failed or
-        cancelled one goes on where it stopped, as a new run). `id` names the run itself; a second start with it
-        returns that run.
+        second start with the key returns that run, live or ended, with `run.created` False; arguments are not compared.
+        `on_conflict` chooses something else: "raise" raises KeyTaken; "replace" cancels a live run, and the new one
+        begins when that has ended; "restart" returns a live run, and takes the key from an ended one; "retry" goes on,
+        in a new run, where a failed or cancelled one stopped. `id` names the run itself; a second start with the same
+        id returns that run.
 
-        `delay` and `deadline` are durations from now, or aware datetimes: the run begins after the one and is
-        cancelled, and fails with DeadlineExceeded, after the other, even if it has not begun by then. `priority` is 0
-        to 9, larger first. `queue` is where it waits: workers that serve it take it. `tags` are for finding the run
-        again. `retention` is how long it is kept after its end, None for ever.
+        `delay` and `deadline` are durations from now, or aware datetimes. The run begins after its delay. At its
+        deadline it is cancelled and fails with DeadlineExceeded, even if it has not begun. `priority` is 0 to 9, larger
+        first. `queue` decides which workers take the run: those that serve the queue. `tags` are for finding the run
+        again. `retention` is how long the run is kept after its end; None: for ever.
 
-        The run takes the workflow's own version if a live worker has that, or if nobody ever registered any; else the
-        newest that live workers have, or, with none alive, the newest ever registered: newest is registered last. On
-        StoreAway the run may have been created or not: start again with the same `key` or `id` to be sure.
+        The run takes the workflow's own version if a live worker has it, or if no worker ever registered any. Otherwise
+        it takes the newest version that live workers have or, if no worker is alive, the newest one ever registered;
+        the newest is the one registered last. After StoreAway the run may exist or not: start it again with the same
+        `key` or `id` to be sure.
 
-        `connection` is one of your own to this very database, in a transaction of your own: the run is there when you
-        commit and not if you roll back, together with what you wrote. It may be one of asyncpg, psycopg 3, sqlite3,
-        SQLAlchemy 2 or Django; statements run where you call, and its driver's errors come through as they are.
+        `connection` is a connection of your own to the same database, in a transaction of your own: the run exists
+        together with what you wrote, once you commit, and not if you roll back. It may be one of asyncpg, psycopg 3,
+        sqlite3, SQLAlchemy 2 or Django. Statements are executed where you call, and the driver's errors are not
+        translated.
         """
         direct = StartOptions(
             id=id, key=key, on_conflict=on_conflict, delay=delay, deadline=deadline, priority=priority, tags=tags,
@@ -244,12 +247,12 @@ class AsyncClient(Messaging, Managing, Archiving):
         connection: Any = None,
         **others: object,
     ) -> list[AsyncRun[Any]]:
-        """Start one run for each tuple of arguments, in one write: all of them, or on an error none.
+        """Start one run for each tuple of arguments, in one write: all of them, or none if there is an error.
 
             runs = await client.start_many(checkout, [(order,) for order in orders], tags={"batch": "7"})
 
-        Every argument is checked before anything is written; the error says which item it was. The options hold for
-        all; an id or a key would name one run, so neither is taken.
+        All arguments are checked before anything is written; an error says which item it is about. The options hold for
+        all runs, so `id` and `key`, which are about one run, are refused.
         """
         refuse_in_body("client.start_many()", _INSTEAD)
         direct = StartOptions(
@@ -269,13 +272,13 @@ class AsyncClient(Messaging, Managing, Archiving):
         version: str | None = None,
         options: StartOptions | None = None,
     ) -> AsyncRun[Any]:
-        """Start a run by name with arguments that came as data: as `start`, and no name among them means an option.
+        """Start a run by name, with arguments that came as data. As `start`, but no argument is taken for an option.
 
             run = await client.start_call("checkout", kwargs={"id": "o-1"}, options=StartOptions(key="order-42"))
 
-        `options` are those of `start`, as a `holdfast.define.StartOptions`. `version` asks for one that workers have
-        registered, live or not, instead of the newest. Raises UnknownWorkflow if no worker has ever registered the
-        workflow, or that version of it, and BadArguments.
+        `options` are those of `start`, as a `holdfast.define.StartOptions`. `version` asks for a version that workers
+        have registered, live or not, instead of the newest. Raises BadArguments, and UnknownWorkflow if no worker has
+        ever registered the workflow, or that version of it.
         """
         refuse_in_body("client.start_call()", _INSTEAD)
         if isinstance(workflow, Workflow):
@@ -298,25 +301,25 @@ class AsyncClient(Messaging, Managing, Archiving):
     ) -> AsyncRun[Any]:
         """A run by its id, or by its workflow and key: `get_run(run_id)`, `get_run(checkout, key="order-42")`.
 
-        `get_run(checkout, id=run_id)` is the first with the result's type. Raises RunNotFound.
+        `get_run(checkout, id=run_id)` is the first form with the result's type. Raises RunNotFound.
         """
         return await self._get_run(workflow, key, id)
 
     def runs(self, where: RunFilter | None = None) -> AsyncRuns:
-        """The runs that the filter lets through, newest first: iterate over it, or take a page at a time.
+        """The runs that the filter lets through, newest first: iterate over them, or read a page at a time.
 
             async for run in client.runs(RunFilter(workflow="checkout", status="failed")):
                 print(run.id, run.key)
             page = await client.runs().page(limit=50)           # and then .page(cursor=page.next)
 
-        Nothing is read before that. Raises DefinitionError for what is no filter, and then BadCursor for what is no
-        cursor.
+        Nothing is read before that. Raises DefinitionError for anything that is not a filter; reading a page raises
+        BadCursor for anything that is not a cursor.
         """
         refuse_in_body("client.runs()", "do it in a step")
         return AsyncRuns(self._connection, checked_filter(where))
 
     async def journal(self, run_id: str) -> Journal:
-        """Everything that a run took in and asked for, in order.
+        """Everything that a run has taken in and asked for, in order.
 
             for entry in await client.journal(run.id):
                 print(entry.number, entry.kind, entry.key, entry.value)
@@ -328,24 +331,25 @@ class AsyncClient(Messaging, Managing, Archiving):
         return Journal(record, journals.read(run_id, await store.read_journal(run_id), self.codec))
 
     async def explain(self, run_id: str) -> Explanation:
-        """Why a run is not moving: `print(await client.explain(run.id))` says it in words. Raises RunNotFound."""
+        """Why a run is not moving. `print(await client.explain(run.id))` says it in words. Raises RunNotFound."""
         refuse_in_body("client.explain()", "do it in a step")
         store, record = await self._connection.found(run_id)
         return await explained(store, record, self.codec)
 
     async def now(self) -> datetime:
-        """The database's time: what was created, is due or has ended goes by that, whatever this host's clock says."""
+        """The database's time. All times of runs go by it, whatever this host's clock says."""
         refuse_in_body("client.now()", "call holdfast.now()")
         return moment_of(await (await self._connection.opened()).read_clock())
 
     async def workers(self) -> list[WorkerRecord]:
-        """Every worker that is alive, and what it knows: one of this host that died is missing at once, others when
-        their lease has ended. `renewed_at` says when it was last heard of."""
+        """Every worker that is alive, with the workflows that it serves. A worker on this host that has died is missing
+        at once, others when their lease has ended. `renewed_at` says when a worker was last heard of."""
         refuse_in_body("client.workers()", "do it in a step")
         return await (await self._connection.opened()).list_workers()
 
     async def workflows(self) -> list[WorkflowCount]:
-        """Every workflow ever registered or started, with its runs by status; `holdfast.map` once it has some."""
+        """Every workflow ever registered or started, with its runs counted by status; `holdfast.map` only if it has
+        any."""
         refuse_in_body("client.workflows()", "do it in a step")
         return shown(await (await self._connection.opened()).list_workflows())
 

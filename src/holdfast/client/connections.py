@@ -1,7 +1,7 @@
 """What a client and its handles share: settings, codec, store and watchers.
 
-Making one reads nothing and needs no event loop. The store is opened by whoever needs it first, once, however many come
-at the same time. A process made by `fork` opens a store of its own and never touches the one it inherited.
+Making a `Connection` reads nothing and needs no event loop. The store is opened by the first call that needs it, once,
+however many come at the same time. A forked process opens a store of its own and never touches the inherited one.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from .ids import not_found
 from .watch import Watcher
 
 PARTING = 2.0
-"""Seconds that closing waits for a store that is just being opened."""
+"""Seconds that closing waits if the store is just being opened."""
 _inherited: list[Store] = []
-"""Stores that a parent process had open. Collecting one would close the parent's connections from the wrong process."""
+"""Stores that the parent process had open, kept for ever: collecting one would close the parent's connections here."""
 
 
 def _folder() -> str | None:
     try:
         return os.getcwd()
     except OSError:
-        # Somebody has deleted it, which matters only to what is named from there.
+        # It was deleted, which matters only if a relative path is used.
         return None
 
 
 class Connection:
-    """A store that is opened when it is needed, and the codec for what is in it."""
+    """A store that is opened when it is needed, and the codec for the values in it."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Connection:
             given["url"] = url
         else:
             self._given_store = _checked_store(url, given)
-        # Checked here, and kept as it is: what is resolved is read once more.
+        # Only checked here, and kept as it was given: it is read again when the settings are resolved.
         checked(given, lambda key: f"{key}=")
         self._given = given
         if isinstance(url, str):
@@ -86,11 +86,12 @@ class Connection:
         self._lock = threading.Lock()
         self._watchers: dict[asyncio.AbstractEventLoop, Watcher] = {}
         self.started: dict[tuple[str, str], Workflow[..., Any]] = {}
-        """Workflows of which it has started runs, by name and version: what their arguments are called."""
+        """Workflows of which this client has started runs, by name and version: they tell the names of arguments."""
         self.until_ended: Callable[[str, int | None], Awaitable[RunRecord]] | None = None
-        """Another way to wait for a run's end: a test environment's, whose clock only moves while somebody waits."""
+        """Another way to wait for a run's end, set by a test environment, whose clock moves only while somebody
+        waits."""
         self.until_news: Callable[[asyncio.Event], Awaitable[None]] | None = None
-        """The same for whoever follows a run: it ends when the event is set, or after a while."""
+        """The same for following a run: it returns when the event is set, or after a while."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -99,7 +100,7 @@ class Connection:
 
     @cached_property
     def settings(self) -> Settings:
-        """Resolved at first use, so that a client may be made before the environment is."""
+        """The settings. They are resolved on first use, so that a client may be made before the environment is set."""
         return resolve(**self._given)
 
     @cached_property
@@ -108,22 +109,22 @@ class Connection:
 
     @cached_property
     def observers(self) -> Observers | None:
-        """Whom to tell; None where there is nobody."""
+        """The observers to tell; None if there are none."""
         found = self.given_observers
         return Observers.of(observers_of(self.settings, is_worker=False) if found is None else found)
 
     def traced(self, new: NewRun) -> NewRun:
-        """The run, in the trace that its caller is in."""
+        """The run, in the trace of its caller."""
         trace = self.caller_trace()
         return new if trace is None else structs.replace(new, trace=trace)
 
     def traced_after(self, new: NewRun, source: RunRecord) -> NewRun:
-        """The run, below the one that it retries or forks from, in the trace of that one."""
+        """The run, in the trace of the run that it retries or was forked from, and below it."""
         trace = None if self.observers is None else self.observers.trace_of(source)
         return structs.replace(new, trace=trace or source.trace)
 
     def caller_trace(self) -> str | None:
-        """The trace that whoever sends a message is in."""
+        """The trace of the caller, to be sent along with a message."""
         return None if self.observers is None else self.observers.caller_trace()
 
     @property
@@ -132,17 +133,17 @@ class Connection:
         if self._given_store is not None:
             return self._given_store
         if self._pid != os.getpid():
-            # Whoever opens it by itself, as a worker does, must not wait for threads that only the parent has.
+            # A worker, which opens the store itself, must not wait for threads that exist only in the parent process.
             self._leave_the_parent()
         with self._lock:
             if self._store is None:
-                # Where a child of this process finds the same file, wherever it has gone by then.
+                # Remembered, so that a forked child finds the same file even after it has changed its directory.
                 self._folder = self._folder or _folder()
                 self._store = store_for(self.settings, folder=self._folder)
             return self._store
 
     def shown(self) -> str:
-        """The address of the database, fit for a repr: it fixes nothing and raises nothing."""
+        """The address of the database, for a repr: it never raises, and does not fix the settings."""
         if self._given_store is not None:
             return self._given_store.url
         try:
@@ -152,7 +153,7 @@ class Connection:
         return redact_url(settings.url)
 
     def monotonic(self) -> int:
-        """For timeouts: microseconds that nobody sets; a test's clock where there is one."""
+        """Microseconds of a monotonic clock, for timeouts; of the test's clock if there is one."""
         clock: Callable[[], Instant] | None = getattr(self.store, "clock", None)
         return time.monotonic_ns() // 1_000 if clock is None else clock()
 
@@ -192,7 +193,7 @@ class Connection:
         loop = asyncio.get_running_loop()
         watcher = self._watchers.get(loop)
         if watcher is None:
-            # A program may have a loop for every call, and a watcher keeps its own.
+            # A program may use a new loop for every call: drop the watchers of loops that were closed.
             for past in [one for one in list(self._watchers) if one.is_closed()]:
                 self._watchers.pop(past, None)
             watcher = self._watchers[loop] = Watcher(store)
@@ -215,7 +216,7 @@ class Connection:
             watcher.close(ClientClosed("the client was closed while something waited for a run; the run goes on"))
         opening = self._opening
         if opening is not None and not opening.done() and opening.get_loop() is asyncio.get_running_loop():
-            # Whoever is cancelled here or has waited for so long leaves it to the opening to close what it has opened.
+            # If this is cancelled, or takes too long, `_open_store` closes what it has opened.
             await asyncio.wait([opening], timeout=PARTING)
         if self._store is not None and self._pid == os.getpid():
             await self._store.close()
@@ -229,12 +230,12 @@ class Connection:
 
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
-        # An application may cancel all tasks of its loop, and go on: nobody would ever get past one that was cancelled.
+        # An application may cancel all tasks of its loop and go on: a cancelled opening must not be waited for.
         if self._opening is None or self._opening.get_loop() is not loop or self._opening.cancelled():
             self._opening = loop.create_task(self._open_store(), name="holdfast: open the store")
         opening = self._opening
         try:
-            # Shielded: whoever came first may be cancelled, and the others still need it.
+            # Shielded: one caller may be cancelled while others still need the store.
             await asyncio.shield(opening)
         except Exception:
             if self._opening is opening:
@@ -247,7 +248,7 @@ class Connection:
         store = self.store
         await store.open()
         if self._is_closed and self._given_store is None:
-            # The client was closed while this was under way, maybe on another loop, and found nothing open.
+            # The client was closed meanwhile, maybe on another loop, when nothing was open yet.
             await store.close()
 
     def _leave_the_parent(self) -> None:
@@ -267,7 +268,7 @@ class Connection:
 
 
 class Connected:
-    """The part of a client that says what it is connected with."""
+    """The part of a client that says what it is connected to."""
 
     _connection: Connection
 
@@ -283,12 +284,12 @@ class Connected:
 
     @property
     def observers(self) -> Sequence[Observer] | None:
-        """Those that it was given; None: those that the settings name."""
+        """The observers that the client was given; None: it uses those that the settings name."""
         return self._connection.given_observers
 
     @property
     def namespace(self) -> str:
-        """Whose runs it sees: tenants of one database are kept apart by this name."""
+        """The namespace whose runs the client sees: it keeps the tenants of one database apart."""
         return self._connection.store.namespace
 
     @property

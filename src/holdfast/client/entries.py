@@ -1,4 +1,4 @@
-"""Reading the rows of a journal. One that can't be read, for it was damaged, must not break the tools for it."""
+"""Reading the rows of a journal. A damaged journal must not break the tools that help with it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def entries_of(run_id: str, rows: Iterable[JournalRow]) -> list[Entry]:
 
 
 def readable(run_id: str, rows: Iterable[JournalRow]) -> tuple[list[Entry], str | None]:
-    """All entries; of a journal that can't be read none, and why."""
+    """All entries, and None; or, for a journal that can't be read, no entries and why."""
     try:
         return entries_of(run_id, rows), None
     except NotDecodable as error:

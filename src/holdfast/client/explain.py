@@ -1,10 +1,12 @@
 """Why is this run not moving? A pure answer from its row, its journal, the live workers and the time.
 
-Nothing here reads or waits: `explain` decides, the client brings what it needs. What is not in the store can't be
-said: a timer set by a body that its worker keeps in memory has no entry until it fires, and a wait for a signal without
-`type=` is known to its body alone; but what it was sent and has not read is there, and tells of a wrong name. A step is
-asked for by an entry, and begins without one: that it executes can't be told from that all threads are taken. Nor is
-there an entry for a step that was withdrawn: but a run that only waits has no step in flight.
+Nothing here reads or waits: explaining.py reads, and `explain` decides. It can't tell what is not in the store:
+
+- A timer has no entry until it fires; its body, in some worker's memory, is all that knows of it.
+- A wait for a signal without `type=` is known to its body alone. But unread messages are in the inbox, and show that a
+  signal was sent by a wrong name.
+- There is an entry when a step is asked for, and none when it begins: it may execute or wait for a thread.
+- There is no entry when a step is withdrawn. But a run with the status waiting has no step in flight.
 """
 
 from __future__ import annotations
@@ -52,21 +54,21 @@ class Reason(StrEnum):
     NOT_DUE = "not_due"
     NO_WORKER = "no_worker"
     CAPACITY = "capacity"
-    """A worker knows it and has not taken it yet."""
+    """It is due, and a worker that knows its workflow has not taken it yet."""
     TAKEOVER = "takeover"
     """Its worker is gone; another one takes over."""
     RETRYING = "retrying"
     STEP = "step"
     """It waits for a step, which executes or stands in line for a thread: only its worker knows."""
     SLEEPING = "sleeping"
-    """A timer wakes it; so may a signal that its body waits for without type=, of which the store does not know."""
+    """It waits for a timer, or for a signal without `type=`, which the store can't tell from a timer."""
     WAITING = "waiting"
     ADVANCING = "advancing"
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a run is not moving: `str()` says it in words, `reason` in one; `details` is what the words are made of."""
+    """Why a run is not moving: `str()` says it in words, `reason` in one word, and `details` holds the facts."""
 
     run_id: str
     reason: Reason
@@ -79,23 +81,23 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What there is besides the run: the live workers of its namespace, the time, and words for a stored exception."""
+    """All that an explanation needs besides the run and its journal. `describe` puts a stored exception into words."""
 
     workers: Sequence[WorkerRecord]
     namespace: str
     now: datetime
     describe: Callable[[bytes], str]
     waits: Sequence[WaitRecord] = ()
-    """What the run has registered that it waits for."""
+    """The waits that the run has registered."""
     cancel: Message | None = None
-    """A cancel that was sent and that no turn has taken."""
+    """A cancel that was sent and not yet taken by a turn."""
     unread: Sequence[Unread] = ()
-    """Other messages of that kind."""
+    """Other messages that no turn has taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """All there is to decide by."""
+    """All facts to decide by."""
 
     run: RunRecord
     steps: tuple[OpenStep, ...]
@@ -200,7 +202,7 @@ def _ended(scene: _Scene) -> _Answer:
 
 
 def _held(scene: _Scene) -> _Answer:
-    """It has an owner: alive, or not any more."""
+    """The answer for a run that has an owner, alive or dead."""
     run, owner = scene.run, scene.owner
     if owner is None:
         text = f"was held by worker {run.owner}, which is gone; "
@@ -215,7 +217,7 @@ def _held(scene: _Scene) -> _Answer:
         reason = Reason.RETRYING if len(waits) == len(scene.steps) else Reason.STEP
         told = f"{_steps_told(scene)} {where}"
         if reason is Reason.STEP:
-            # Its beginning is written nowhere.
+            # That a step has begun is not recorded.
             told += ": it executes there, or stands in line for a thread"
         return reason, f"{told}.", details
     if run.status is RunStatus.WAITING and (what := _waits_told(scene)):
@@ -230,7 +232,8 @@ def _held(scene: _Scene) -> _Answer:
 
 
 def _silence_told(worker: WorkerRecord, now: datetime) -> str:
-    """One that has not renewed its lease when it should have may be dead, and its host too far away to tell."""
+    """When a worker was last heard of, if it is late to renew its lease: it may be dead, on a host that we can't
+    see."""
     is_late = now - worker.renewed_at > (worker.lease_until - worker.renewed_at) / 2
     return f", last heard of at {spelt(worker.renewed_at)}" if is_late else ""
 
@@ -244,7 +247,7 @@ def _blocked(scene: _Scene) -> _Answer:
 
 
 def _unclaimed(scene: _Scene) -> _Answer:
-    """Due, and nobody holds it."""
+    """The answer for a run that is due and has no owner."""
     run = scene.run
     if not scene.knowing:
         text = f"is {run.status} and due, but " + _next_worker(scene, "", "it waits until one that knows it is started")
@@ -260,7 +263,7 @@ def _unclaimed(scene: _Scene) -> _Answer:
 
 
 def _parked(scene: _Scene) -> _Answer:
-    """Nobody holds it and it is not due: it waits for its time, or for a message."""
+    """The answer for a run that has no owner and is not due: it waits for its time, or for a message."""
     run = scene.run
     details: dict[str, Any] = {"steps": scene.steps, "waits": scene.waits}
     waits = _waits_told(scene)
@@ -280,7 +283,7 @@ def _parked(scene: _Scene) -> _Answer:
         return Reason.RETRYING, f"{_steps_told(scene)}; it is looked at again at {until}.", details
     if waits:
         return Reason.WAITING, f"waits for {waits}, and is looked at again at {until}.", details
-    # A wait for a signal that is registered nowhere, and has a timeout, looks the same: it is one until then.
+    # A wait for a signal that has a timeout and no `type=` looks the same.
     return Reason.SLEEPING, f"sleeps until {until}.", details
 
 
@@ -304,14 +307,14 @@ def _asides(scene: _Scene) -> Iterable[str]:
         many = counted(len(scene.set_aside), "message")
         yield f"{many} that did not fit: set aside in its journal, the last one {last.name!r}: {last.reason}"
     if scene.around.unread:
-        # Of a misspelt name this is all that shows.
+        # This may be the only sign of a misspelt name.
         told = [f"{one.kind} {one.name!r} ({one.count})" for one in scene.around.unread[:5]]
         more = ", and more" if len(scene.around.unread) > 5 else ""
         yield f"In its inbox, sent and not read: {', '.join(told)}{more}."
 
 
 def _cancel_told(scene: _Scene, cancel: Message) -> str:
-    """A cancel that waits in the inbox: for whom, and what to do if nobody comes."""
+    """Words about a cancel that waits in the inbox: when it is delivered, and what to do if it never is."""
     run = scene.run
     reason = cancel.payload.decode(errors="replace")
     why = f" ({reason})" if reason else ""
@@ -328,7 +331,7 @@ def _cancel_told(scene: _Scene, cancel: Message) -> str:
 
 
 def _is_parked(scene: _Scene) -> bool:
-    """Whether it waits in the store for its time, or for a message."""
+    """Whether the run waits in the store for its time, or for a message."""
     run = scene.run
     is_idle = run.owner is None and not run.paused and run.blocked is None and run.after_run_id is None
     return is_idle and (run.due_at is None or run.due_at > scene.now)
@@ -371,7 +374,7 @@ def _step_told(step: OpenStep, now: datetime) -> str:
 
 
 def _next_worker(scene: _Scene, does: str, otherwise: str) -> str:
-    """Who could take the run: the live workers that know it, or why none does."""
+    """Which workers can take the run, or why none can."""
     lane = scene.lane
     if scene.knowing:
         return f"the next of {counted(len(scene.knowing), 'live worker')} to look {does}."

@@ -1,4 +1,4 @@
-"""What an explanation is made of, read from the store. How it is put into words is in explain.py, which is pure."""
+"""Reading from the store what an explanation needs. explain.py, which is pure, puts it into words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .failures import described, error_of
 
 
 async def explained(store: Store, record: RunRecord, codec: Codec) -> Explanation:
-    """Why a run is not moving. A journal that can't be read, or a row of it, is told beside what else is known."""
+    """Why a run is not moving. If its journal can't be read, that is added to what is known otherwise."""
     is_told = record.status in (RunStatus.COMPLETED, RunStatus.CONTINUED)
     is_final = record.status.is_final
     entries, damage = readable(record.id, [] if is_told else await store.read_journal(record.id))
@@ -28,5 +28,5 @@ async def explained(store: Store, record: RunRecord, codec: Codec) -> Explanatio
         () if is_final else await store.count_unread(record.id),
     )
     found = explain(record, entries, surroundings)
-    # What blocks it is told by itself, and may be just that.
+    # A blocked run tells its own report, which may be about this very damage.
     return found if damage is None or record.blocked else replace(found, text=f"{found} But {damage}.")

@@ -1,4 +1,4 @@
-"""What a run or a step has failed with, as it is stored, for whoever asks for a result or reads a journal."""
+"""Stored exceptions of runs and steps, for those who ask for a result or read a journal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.errors import NotDecodable, StepFailed
 
 
 def error_of(codec: Codec, stored: bytes | None, *, home: str | None = None) -> BaseException | None:
-    """The exception that was stored, or the one that says why it can't be read."""
+    """The exception that was stored, or a StepFailed that tells of it if its class can't be found here."""
     if not stored:
         return None
     try:

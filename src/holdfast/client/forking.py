@@ -1,6 +1,6 @@
-"""Making forks: of one run, or of all that a filter lets through. What a fork is stands in forks.py.
+"""Making forks: of one run, or of all that a filter lets through. forks.py says what a fork is.
 
-Arguments are checked against every workflow that is to get them before the first fork is made.
+Arguments are checked against every workflow that is going to get them before the first fork is made.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .runs import AsyncRun
 from .starts import next_lane, place_of, sealed_input
 
 _BATCH = 100
-"""Forks that begin in one transaction; each brings its part of a journal along."""
+"""How many forks begin in one transaction. Each brings its part of a journal along."""
 
 
 class Edits(TypedDict, total=False):
-    """What may be said about a fork; see AsyncClient.fork."""
+    """The options of a fork; see AsyncClient.fork."""
 
     at: str | None
     input: Sequence[Any] | NotGiven
@@ -32,7 +32,7 @@ class Edits(TypedDict, total=False):
 
 
 class Forks:
-    """One request for forks: where they are cut, and what is otherwise in them."""
+    """One request for forks: where they are cut, and what is different in them."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Forks:
         self._result = result
         self._workflow = workflow
         self._codes: dict[tuple[str, str, str], tuple[Lane, bytes | None]] = {}
-        """By a run's workflow, version and queue: where its fork runs, and the arguments if others are given."""
+        """By a run's workflow, version and queue: the lane of its fork, and its arguments if others were given."""
 
     async def make(self, record: RunRecord) -> AsyncRun[Any]:
         """Fork one run."""
@@ -59,7 +59,7 @@ class Forks:
         return AsyncRun(self._connection, started.id, workflow=workflow, status=started.status, created=True)
 
     async def make_all(self, records: Sequence[RunRecord]) -> int:
-        """Fork those that have asked for the step, and say how many that were."""
+        """Fork those of the runs that have asked for the step. Returns how many there were."""
         for record in records:
             await self._learn(record)
         store = await self._connection.opened()
@@ -67,7 +67,7 @@ class Forks:
         for start in range(0, len(records), _BATCH):
             news: list[NewRun] = []
             for record in records[start : start + _BATCH]:
-                # One may be deleted while this goes on; and of one that can't be read nobody knows the steps.
+                # A run may be deleted meanwhile, or have a journal that can't be read.
                 with suppress(NoSuchStep, NotDecodable, RunNotFound):
                     news.append(await self._fork(record))
             count += len(await store.start_runs(news)) if news else 0
@@ -99,14 +99,14 @@ class Forks:
             )
         store = await self._connection.opened()
         versions = await store.list_versions(record.workflow)
-        # From the start there is no history that the version given could not go on with.
+        # From the start there is no history that the given version might not match.
         own = workflow.version if workflow is not None and self._at is None else record.version
         lane = next_lane(versions, own, record)
         if isinstance(self._input, NotGiven):
             return lane, None
         place = place_of([one for one in versions if one.version == lane.version], None)
         call = tuple(self._input), dict[str, Any]()
-        # As the version that is to get them takes them.
+        # Checked against the version that is going to get them.
         target = workflow if workflow is not None and workflow.version == lane.version else record.workflow
         return lane, sealed_input(self._connection.codec, target, call, place)
 
@@ -115,7 +115,7 @@ class Forks:
         lane, given = self._codes[record.workflow, record.version, record.queue]
         rows = await store.read_journal(record.id)
         if not rows:
-            # Deleted since it was found, it has no history to share.
+            # It was deleted since it was found: this raises RunNotFound.
             await self._connection.found(record.id)
         new = fork_of(
             record,

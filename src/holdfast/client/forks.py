@@ -1,10 +1,9 @@
-"""Fork: a new run that shares another one's history up to a cut, and goes its own way from there. Pure.
+"""Fork: a new run that shares another run's history up to a cut, and goes its own way from there. Pure.
 
-The cut is a step. Without a `result` the step, and what was asked with it, is asked for anew; with one, that is what
-the step came to in the new run. Results recorded for steps asked before the cut are kept. The new run is the first of a
-chain of its own, so that its steps have idempotency keys of their own. What it draws before the step at which it was
-cut is what the other one drew; from there on it has a seed of its own.
-"""
+The cut is at a step. Without a `result` the new run asks for the step anew, and for all that was asked together with
+it. With a `result`, that is the step's result in the new run. Recorded results of steps that were asked for before the
+cut are kept. The new run is the first of a chain of its own, so its steps have idempotency keys of their own. Up to the
+cut its body draws what the other run's body drew; from there on it has a seed of its own."""
 
 from __future__ import annotations
 
@@ -54,8 +53,8 @@ def fork_of(
     lane: Lane,
     now: Instant,
 ) -> NewRun:
-    """The run that a fork begins. `at` is the key of a step; None: from the very start."""
-    # From the start there is nothing to share, and what can't be read is no obstacle.
+    """The new run of a fork. `at` is the key of a step; None: it begins from the very start."""
+    # From the start there is nothing to share, so a journal that can't be read does not matter.
     entries = [] if at is None else entries_of(record.id, rows)
     shared = () if at is None else (encode_entries(_shared(record, entries, at, result, now)),)
     return NewRun(
@@ -111,22 +110,22 @@ def _shared(record: RunRecord, entries: list[Entry], at: str, result: bytes | No
         if isinstance(entry, StepCompleted) and entry.key in asked and entry.key not in ended
     ]
     carried: list[Entry] = [*coming, *kept]
-    # A body is told its attempt as it was when it lived through what is shared: it may have asked by that.
+    # In the shared history a body is told the attempt that it was told then: what it asked for may depend on that.
     for begins, last in reversed([life for life in lives if life[0] < len(before)]):
         before.insert(begins, Relived(*msgspec.structs.astuple(last)))
     before = [*before, Reseeded(now, secrets.token_bytes(16), until)]
     if len(before) == 1:
         return before
-    # What was open at the cut is open in the new run, too: it has children, hooks and waits of its own.
+    # Children, hooks and waits that were open at the cut are asked for anew, as the new run's own.
     before.append(Reopened(now))
     return [*before, Blocked(now, len(carried)), *carried] if carried else before
 
 
 def _is_shared(history: list[Entry], cause: int) -> bool:
-    """Whether a fork at a step that follows from this input has it in its history: then that step is open there.
+    """Whether a fork at a step that follows from this input keeps the input in its history, with the step open.
 
-    A checkpoint holds all that was before it in a machine, and what was asked for there is still to be done. A cancel
-    is nobody's to send again: without it the body would never come to what cleans up.
+    A checkpoint stands for everything before it in a machine, so it can't be delivered anew. Nor can a cancel, which
+    nobody would send again: without it the body would never come to its cleanup.
     """
     return isinstance(history[cause], Cancel) or (
         isinstance(history[cause], Started) and isinstance(history[cause + 1], Checkpoint)
@@ -134,14 +133,15 @@ def _is_shared(history: list[Entry], cause: int) -> bool:
 
 
 def _cut_before(history: list[Entry], cause: int, place: int) -> tuple[list[Entry], list[Entry], tuple[str, ...]]:
-    """What is kept so that the step at `place` is asked for anew, what is delivered then, and what is asked before it.
+    """The history that is kept so that the step at `place` is asked for anew, the input that is delivered then, and the
+    keys of what is asked for before the step.
 
-    What the body asks for after an input follows from that input, so the last one before the step is delivered anew.
+    All that a body asks for after an input follows from that input, so the input before the step is delivered anew.
     """
     until = tuple(entry.key for entry in history[cause:place] if isinstance(entry, (StepAsked, ChildAsked)))
     return history[:cause], [] if isinstance(history[cause], Started) else [history[cause]], until
 
 
 def _ends_with_asks(entries: Sequence[Entry]) -> bool:
-    """Whether the body ended in the turn that its last asks are of."""
+    """Whether the body ended in the same turn as its last asks."""
     return len(entries) > 1 and entries[-1].__class__ is Ended and isinstance(entries[-2], ASKS)

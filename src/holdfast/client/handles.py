@@ -1,4 +1,4 @@
-"""The blocking handles: a run, and the runs that a filter lets through. One line a method, over the client's portal."""
+"""The blocking handles: `Run` and `Runs`. Each method is one line, which goes through the client's portal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class _Client(Protocol):
-    """What a handle needs of its client."""
+    """The parts of a client that a handle uses."""
 
     _portal: Portal
 
@@ -122,7 +122,7 @@ class Run(Generic[R_co]):
         return self._following(self._run.changes())
 
     def _following(self, items: AsyncIterator[T]) -> Iterator[T]:
-        # A generator of the handle's own: whoever iterates keeps the client, also without the handle.
+        # It refers to `self`, so that the client stays alive while anybody iterates, even without the handle.
         end = object()
 
         async def following() -> T | object:

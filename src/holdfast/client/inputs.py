@@ -1,4 +1,4 @@
-"""Finding runs by their arguments: is what a filter says a part of what a run was started with? Pure."""
+"""Finding runs by their arguments: whether the arguments of a run contain those of a filter. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ Version = tuple[str, str]
 
 
 class InputTest:
-    """The test of a run by its input.
+    """Tests whether a run's arguments contain those of a filter.
 
-    Arguments are stored by position, also most of those that were given by name. Their names are those that workers
-    have declared for the run's version, or that the workflow has of which this client has started runs; else those of
-    the workflow in the filter. Where nobody knows them, and they matter, it can't be told whether the run is meant:
-    that is noted, and `check` raises it.
-    """
+    Arguments are stored by position, including most of those that were given by name. Their names come from what
+    workers have declared for the run's version, from the workflow if this client has started runs of it, or from the
+    workflow in the filter. If the names are needed and nobody knows them, it can't be decided whether the run is meant.
+    That is remembered, and `check` raises an error."""
 
     def __init__(
         self,
@@ -50,11 +49,11 @@ class InputTest:
                 return False
             names = ()
         given = {**dict(zip(names, positional, strict=False)), **named}
-        # Whoever starts a run by its name alone knows no annotations.
+        # A run may have been started by name, without knowledge of the annotations.
         return holds(given, self._wanted, has_pairs=True)
 
     def check(self) -> None:
-        """Raise DefinitionError if it could not be told of some run whether it is meant."""
+        """Raise DefinitionError if it could not be decided of some run whether it is meant."""
         if not self._nameless:
             return
         listed = ", ".join(f"{workflow!r} version {version!r}" for workflow, version in sorted(self._nameless)[:5])
@@ -71,20 +70,20 @@ class InputTest:
         return self._own if names is None else names
 
     def _may_hold(self, named: Mapping[str, Any]) -> bool:
-        """Whether it does by what has a name, and something is left that an argument without one may be."""
+        """Whether the named arguments fit, and the filter asks for others, which may be among those without a name."""
         known = {name: value for name, value in self._wanted.items() if name in named}
         return len(known) < len(self._wanted) and holds(named, known, has_pairs=True)
 
 
 def _names(declared: Declared | None) -> tuple[str, ...] | None:
-    """In the order of their positions; None: nobody knows."""
+    """The names of positional parameters, in order; None: nobody knows them."""
     if declared is None or declared.parameters is None:
         return None
     return tuple(one.name for one in declared.parameters if one.kind < inspect.Parameter.VAR_POSITIONAL)
 
 
 def _stored(wanted: Any) -> Any:
-    """A tuple is stored as a list."""
+    """A value as it is stored as plain data: tuples are lists there."""
     if isinstance(wanted, Mapping):
         return {name: _stored(one) for name, one in wanted.items()}
     return [_stored(one) for one in wanted] if isinstance(wanted, (list, tuple)) else wanted

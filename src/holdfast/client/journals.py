@@ -1,4 +1,4 @@
-"""A run's journal for readers: entries in order, numbered, their payloads decoded as far as that goes without types."""
+"""A run's journal for readers: entries numbered in order, with payloads decoded as far as possible without types."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SHOWN = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """One entry of a run's journal. What its kind doesn't have is None."""
+    """One entry of a run's journal. Fields that its kind doesn't have are None."""
 
     number: int
     """Its place in the journal, from 0."""
@@ -53,18 +53,18 @@ class JournalEntry:
     """The turn that it belongs to."""
     epoch: int
     at: datetime
-    """When it was taken in; for what the body asked, the time of the input before it."""
+    """When it was taken in; if the body asked for something, the time of the input before it."""
     kind: str
     key: str | None = None
     """The step's key."""
     attempt: int | None = None
     value: Any = None
-    """A result as plain data, or its bytes if it can't be read that way; the recorded arguments of a step asked."""
+    """A result or payload as plain data, or its bytes if it can't be read as such; a step's arguments if recorded."""
     error: BaseException | None = None
     note: str | None = None
-    """What else there is to say, in words."""
+    """Anything else that the entry says, in words."""
     entry: Entry
-    """As it is stored."""
+    """The entry as it is stored."""
 
     def __str__(self) -> str:
         time = self.at.isoformat(" ", "milliseconds").replace("+00:00", "")
@@ -87,7 +87,7 @@ class JournalEntry:
         return None if self.error is None else described(self.error, whole=True)
 
     def as_dict(self) -> dict[str, Any]:
-        """Its fields as plain data, those that say something."""
+        """The fields as plain data, without those that are None."""
         told = {
             "number": self.number,
             "seq": self.seq,
@@ -101,7 +101,7 @@ class JournalEntry:
 
 
 class Journal(list[JournalEntry]):
-    """A run's entries in order, and the run that they belong to: all that it takes to replay it."""
+    """The entries of a run in order, and the run: all that it takes to replay it."""
 
     def __init__(self, run: RunRecord, entries: Iterable[JournalEntry]) -> None:
         super().__init__(entries)
@@ -109,7 +109,7 @@ class Journal(list[JournalEntry]):
 
 
 def read(run_id: str, rows: Iterable[JournalRow], codec: Codec) -> list[JournalEntry]:
-    """The entries of all rows. Raises NotDecodable if there is one that can't be read."""
+    """The entries of all rows. Raises NotDecodable if a row can't be read."""
     found: list[JournalEntry] = []
     for row, entries in decoded(run_id, rows):
         at = row.at if not found else None
@@ -190,7 +190,7 @@ def _inherited(entry: Inherited) -> str | None:
 def _plain(codec: Codec, stored: bytes | None) -> Any:
     if stored is None:
         return None
-    # As Python's own types where that goes, else as JSON: an enum's module may not be loaded here.
+    # As Python's own types if possible, else as JSON: for example, an enum's module may not be loaded here.
     for shape in (Any, Shown):
         try:
             return codec.value(shape).decode(stored)

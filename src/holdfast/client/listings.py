@@ -21,8 +21,8 @@ LARGEST_PAGE = 1_000
 class AsyncRuns:
     """The runs that a filter lets through: `async for run in client.runs(...)`, or one page at a time.
 
-    Raises DefinitionError if the filter asks for arguments of which nobody has said what they are called.
-    Runs started while it is read don't disturb it: each run that was there is seen once.
+    Reading raises DefinitionError if the filter asks for arguments by name and nobody knows the names. Runs that are
+    started meanwhile don't disturb it: each run that existed before is seen once.
     """
 
     def __init__(self, connection: Connection, where: RunFilter) -> None:
@@ -60,7 +60,7 @@ class AsyncRuns:
 
 
 def checked_filter(where: RunFilter | None) -> RunFilter:
-    """The filter with its statuses as such; what can't be filtered by is refused."""
+    """The filter, checked, with its statuses as RunStatus. Raises DefinitionError."""
     if where is None:
         return RunFilter()
     if not isinstance(where, RunFilter):
@@ -78,7 +78,7 @@ def checked_filter(where: RunFilter | None) -> RunFilter:
 
 
 def narrowed(where: RunFilter, statuses: Sequence[RunStatus]) -> RunFilter | None:
-    """A checked filter that lets through what this one does in some statuses; None if that is nothing."""
+    """The filter restricted to these statuses; None if it then lets nothing through."""
     wanted = tuple(one for one in statuses if where.status is None or one in where.status)
     return replace(where, status=wanted) if wanted else None
 
@@ -86,10 +86,11 @@ def narrowed(where: RunFilter, statuses: Sequence[RunStatus]) -> RunFilter | Non
 async def matching(
     connection: Connection, where: RunFilter, statuses: Sequence[RunStatus] | None = None
 ) -> AsyncIterator[RunRecord]:
-    """The runs that a filter lets through, in these statuses alone if any are given, to do something to each."""
+    """The runs that a filter lets through, restricted to `statuses` if given, for doing something to each."""
     meant = checked_filter(where) if statuses is None else narrowed(checked_filter(where), statuses)
     if meant is not None and meant.input:
-        # Of any page it may turn out that it can't be told which runs are meant: before anything is done to one.
+        # All pages first: any of them may raise because it can't be decided which runs are meant, and then nothing may
+        # have been done to the runs before.
         for record in [run.record async for run in AsyncRuns(connection, meant)]:
             if record is not None:
                 yield record
@@ -100,19 +101,18 @@ async def matching(
 
 
 async def live_runs(connection: Connection, where: RunFilter) -> list[RunRecord]:
-    """The live runs that a filter lets through, and one of each chain that lived on while they were read.
+    """The live runs that a filter lets through, without missing a chain that continues while they are read.
 
-    A page is read at one moment, the next one at another. A run that continues as new in between is on neither: it has
-    ended when its page is read, and the one that it goes on in is newer than all of them. So what has come meanwhile is
-    looked through for chains that were not seen and have not begun since.
-    """
+    Pages are read one after the other. A run that continues as new in between is on none of them: it has ended when its
+    page is read, and its successor is newer than all pages. So the runs that were created since are read, too, and
+    those added whose chains were not seen and did not begin meanwhile."""
     live = narrowed(where, LIVE)
     if live is None:
         return []
     records = [run.record async for run in AsyncRuns(connection, live) if run.record is not None]
     is_one_moment = len(records) < PAGE and not live.tags and not live.input
     if is_one_moment or not records or live.status != LIVE:
-        # Of some live statuses alone a run may leave those at any time: whether it is seen is chance anyway.
+        # If only some live statuses are asked for, a run may leave them at any time anyway.
         return records
     newest = records[0].created_at
     newer = replace(live, since=max(newest, live.since or newest), status=(*LIVE, RunStatus.CONTINUED))
@@ -127,5 +127,5 @@ async def live_runs(connection: Connection, where: RunFilter) -> list[RunRecord]
 
 
 def shown(found: Iterable[WorkflowCount]) -> list[WorkflowCount]:
-    """Workflows to be listed: that of chunk runs, which every worker has registered, only where there are any."""
+    """The workflows to list. That of chunk runs, which every worker registers, is left out if it has no runs."""
     return [one for one in found if one.counts or one.name != CHUNK_RUNS.name]

@@ -1,4 +1,4 @@
-"""Managing runs: pause, resume, fork, delete; one by its id or many by a filter."""
+"""Managing runs: count, cancel, retry, pause, resume, fork and delete; one by its id or many by a filter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .starting import Starter
 
 _BATCH = 200
 _TOGETHER = 50
-"""Runs that are cancelled or retried at once."""
+"""How many runs are cancelled or retried at the same time."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -51,7 +51,7 @@ class Managing(Connected):
     _starter: Starter
 
     async def count(self, where: RunFilter) -> int:
-        """How many runs a filter lets through: to be asked before something is done to all of them."""
+        """How many runs a filter lets through, for example before something is done to all of them."""
         refuse_in_body("client.count()", "do it in a step")
         asked = checked_filter(where)
         if asked.status is not None and set(asked.status) <= set(LIVE):
@@ -70,9 +70,9 @@ class Managing(Connected):
             await client.cancel(run.id, reason="the customer has changed their mind")
             await client.cancel(RunFilter(workflow="checkout", tags={"batch": "7"}))
 
-        The answer is true if the run was live; an ended one is left as it is, and the answer says so. Repeats
-        change nothing. With `force` the run ends at once: no cleanup, and a step in flight is not waited for; the
-        answer's `skipped` lists what was left undone. `reason` is kept in the journal. With a filter all live runs
+        The answer is true if the run was live; an ended run is left as it is, and the answer says so. A second cancel
+        changes nothing. With `force` the run ends at once, without cleanup and without waiting for a step in flight;
+        the answer's `skipped` lists what was left undone. `reason` is kept in the journal. With a filter, all live runs
         that it lets through are asked, parents before their children, and the answer is how many.
         """
         if not isinstance(run_id, RunFilter):
@@ -81,14 +81,14 @@ class Managing(Connected):
         asked: set[str] = set()
 
         async def cancelled(one: RunRecord) -> None:
-            # It may have ended, and been deleted, while this goes on.
+            # It may have ended and been deleted since it was listed.
             with suppress(RunNotFound):
                 answer = await cancel(self._connection, one.id, reason=reason, force=force)
-                # One that has been quick to end with its parent is cancelled by this, too.
+                # A child that has already ended with its parent counts as cancelled by this.
                 if answer or (answer.status is RunStatus.CANCELLED and one.parent_id in asked):
                     asked.add(one.id)
 
-        # A parent that heard first of its child's end would take it for a failure.
+        # A parent that heard of its child's end before its own cancel would take it for a failure.
         for level in _parents_first(await live_runs(self._connection, checked_filter(run_id))):
             await _together(level, cancelled)
         return len(asked)
@@ -98,15 +98,15 @@ class Managing(Connected):
     @overload
     async def retry(self, run_id: RunFilter, *, id: None = None) -> int: ...
     async def retry(self, run_id: str | RunFilter, *, id: str | None = None) -> AsyncRun[Any] | int:
-        """Go on where a failed or cancelled run stopped: as a new run, with its history up to the last failure.
+        """Go on where a failed or cancelled run stopped: in a new run, with its history up to the last failure.
 
-        Steps with a recorded result are not executed again. The old run stays as it was. Retrying a run with a key
-        once more returns the run that the first retry made. For one without, `id` names the new run: whoever has lost
-        the answer asks again with it, and gets the run that is there by then. Raises NotRetryable for a run that is
-        live or completed, AlreadyCompensated for one that has undone what it did, KeyTaken if the key has gone to
-        another run, or the id is another's, RunNotFound. With a filter all failed and cancelled runs that it lets
-        through are retried, those that can be, and the answer is how many. A run that a filter has retried before is
-        passed by, and a child that begins anew with its parent is left to that.
+        Steps with a recorded result are not executed again. The old run stays as it was. To retry a run with a key
+        again returns the run that the first retry made. If a run has no key, name the new run by `id`: if the answer is
+        lost, the same call again returns the run that it made. Raises RunNotFound; NotRetryable for a run that is live
+        or completed; AlreadyCompensated for a run that has undone what it did; KeyTaken if another run has the key or
+        the id. With a filter, all failed and cancelled runs are retried that it lets through and that can be, and the
+        answer is how many. Runs that were retried by a filter before are left out, and so are children that their
+        parents' retries begin anew.
         """
         refuse_in_body("client.retry()", "do it in a step")
         if not isinstance(run_id, RunFilter):
@@ -119,16 +119,18 @@ class Managing(Connected):
         return await self._retry_all([record async for record in matching(self._connection, run_id, RETRYABLE)])
 
     async def _retry_all(self, records: Sequence[RunRecord]) -> int:
-        """Parents first: a child that its parent's retry begins anew is not retried beside it, to do its work twice."""
+        """Retry runs, parents first. A child that its parent's retry begins anew is left out: else its work would be
+        done twice."""
         store = await self._connection.opened()
         parents = {record.parent_id for record in records}
         kept: dict[str, set[str]] = {}
-        """By the runs that are done anew: the children that are not, for their ends stay in the history."""
+        """By the ids of retried parents: the children whose ends stay in the history, so that they are not begun
+        anew."""
         count = 0
         for level in _parents_first(records):
             alone: list[RunRecord] = []
             for record in level:
-                # One with a key is found by it: whoever comes second joins it, or is told.
+                # A child with a key may be retried by itself: if its parent asks for it, too, that finds it by the key.
                 if record.key is None and record.parent_id in kept and record.id not in kept[record.parent_id]:
                     kept[record.id] = set()
                 else:
@@ -141,11 +143,12 @@ class Managing(Connected):
         return count
 
     async def _retried(self, record: RunRecord) -> bool | None:
-        """Whether it is retried by this; False: it was before, or another run has its key. None: it can't be."""
-        # One may be retried by somebody else, or deleted, while this goes on; and one may have a damaged journal.
+        """Whether this call has retried the run. False: it was retried before, or another run has its key. None: it
+        can't be retried."""
+        # A run may be retried by somebody else, or deleted, meanwhile; and its journal may be damaged.
         with suppress(AlreadyCompensated, NotDecodable, NotRetryable, RunNotFound):
             try:
-                # Who asks again, having lost the answer or next week, must not do again what the first retry has done.
+                # By an id that is always the same: the same call again must not do once more what the first retry did.
                 again = await self._starter.retry(record, id=retry_id(record) if record.key is None else None)
             except KeyTaken:
                 return False
@@ -153,21 +156,19 @@ class Managing(Connected):
         return None
 
     async def pause(self, which: str | RunFilter) -> int:
-        """Stop taking turns of a run, or of all that a filter lets through; returns how many were paused by this.
+        """Stop taking turns of a run, or of all runs that a filter lets through. Returns how many this has paused.
 
-        Steps in flight end and are recorded; what they came to is delivered on resume. Timers wait, the deadline runs
-        on, a cancel acts. Of a run that continued as new, the one that goes on is paused. Raises RunNotFound, and
-        RunEnded for a run that has ended.
-        """
+        Steps in flight end, and their results are recorded and delivered on resume. Timers wait, the deadline does not,
+        and a cancel still acts. If the run has continued as new, the run that goes on is paused. Raises RunNotFound,
+        and RunEnded for a run that has ended."""
         refuse_in_body("client.pause()", "do it in a step")
         return await self._set_paused(which, True)
 
     async def resume(self, which: str | RunFilter) -> int:
-        """Let a paused run go on, or all that a filter lets through; returns how many were paused until now.
+        """Let a paused run go on, or all runs that a filter lets through. Returns how many were paused until now.
 
-        As with `pause`, a run that continued as new is the one that goes on. Raises RunNotFound, and RunEnded for a run
-        that has ended.
-        """
+        If the run has continued as new, the run that goes on is resumed. Raises RunNotFound, and RunEnded for a run
+        that has ended."""
         refuse_in_body("client.resume()", "do it in a step")
         return await self._set_paused(which, False)
 
@@ -184,17 +185,17 @@ class Managing(Connected):
         result: Any = NOT_GIVEN,
         workflow: Workflow[..., Any] | None = None,
     ) -> AsyncRun[Any] | int:
-        """A new run that shares this one's history up to a step, and goes on from there by itself.
+        """Make a new run that shares a run's history up to a step, and goes its own way from there.
 
             again = await client.fork(run.id, at="charge")                      # ask for the step anew
             other = await client.fork(run.id, at="charge", result="ok")         # as if it had come to this
             fresh = await client.fork(run.id, input=(other_order,))             # from the start, with other arguments
 
-        The old run stays as it was, whatever state it is in. `at` is the step's key as the journal shows it; `input` is
-        a sequence of arguments. What a machine's state came to is a `Next` or a `Done`. Give the `workflow` to have
-        them, and the result, typed: from the start the fork is of its version. With a filter all runs that it lets
-        through are forked, those that have asked for that step, and the answer is how many. Raises DefinitionError and
-        BadArguments for what does not fit the run.
+        The old run stays as it was, whatever its status. `at` is the step's key as the journal shows it; `input` is a
+        sequence of arguments. The result of a machine's state is a `Next` or a `Done`. With `workflow`, the arguments
+        are checked by its annotations, and the new run's result is typed; a fork from the start is of its version. With
+        a filter, all runs are forked that it lets through and that have asked for the step, and the answer is how many.
+        Raises DefinitionError, NoSuchStep or BadArguments for anything that does not fit the run.
         """
         refuse_in_body("client.fork()", "do it in a step")
         if at is None and not isinstance(result, NotGiven):
@@ -211,11 +212,10 @@ class Managing(Connected):
         return await forks.make(record)
 
     async def delete(self, which: str | RunFilter) -> int:
-        """Remove an ended run, or all ended ones that a filter lets through, with all they own; returns how many.
+        """Remove an ended run, or all ended runs that a filter lets through, with all they own. Returns how many.
 
-        A live run is never deleted: cancel it first. One that has gone on in another is not deleted while a transaction
-        of a caller's own (`connection=`) sends to it. Raises RunNotFound.
-        """
+        A live run is never deleted: cancel it first. A run that has continued as new is not deleted while a caller's
+        own transaction (`connection=`) that has sent to it is open. Raises RunNotFound."""
         refuse_in_body("client.delete()", "do it in a step")
         if isinstance(which, RunFilter):
             ended = [record async for record in matching(self._connection, which, ENDED)]
@@ -244,7 +244,7 @@ class Managing(Connected):
         store = await self._connection.opened()
         count = await self._in_batches(await live_runs(self._connection, checked_filter(which)), set_some)
         for record in gone_on:
-            # What it goes on in may have ended, or been deleted, by now.
+            # The run that goes on may have ended, or been deleted, by now.
             with suppress(RunEnded, RunNotFound):
                 count += await self._set_one_paused(store, record, paused)
         return count
@@ -262,13 +262,13 @@ class Managing(Connected):
                 raise RunEnded(text)
             if await store.pause_runs([record.id], paused):
                 return 1
-            # It was so already, or it has gone on in another run meanwhile.
+            # The flag was set like this already, or the run has continued meanwhile.
             _, record = await self._connection.found(record.id)
             if record.status is not RunStatus.CONTINUED:
                 return 0
 
     async def _in_batches(self, records: Sequence[RunRecord], deed: Callable[[Store, list[str]], Any]) -> int:
-        """Do it to all of these: those that come later are left alone."""
+        """Do it to all of these runs, some at a time. Returns how many it was done to."""
         store = await self._connection.opened()
         ids = [record.id for record in records]
         count = 0
@@ -278,10 +278,10 @@ class Managing(Connected):
 
 
 def _parents_first(records: Sequence[RunRecord]) -> Iterator[list[RunRecord]]:
-    """Runs in groups: the parents among them come in an earlier one than their children."""
+    """The runs in groups. A run comes in a later group than its parent, if that is among them."""
     left = {record.id: record for record in records}
     while left:
-        # An imported run may be said to be its own parent: what is left in a circle goes as it is.
+        # An imported run may claim to be its own ancestor: whatever is left in a circle goes as one group.
         level = [record for record in left.values() if record.parent_id not in left] or [*left.values()]
         for record in level:
             del left[record.id]
@@ -289,7 +289,8 @@ def _parents_first(records: Sequence[RunRecord]) -> Iterator[list[RunRecord]]:
 
 
 async def _together(items: Sequence[T], deed: Callable[[T], Awaitable[R]]) -> list[R]:
-    """Do it to each, some at a time: what they write goes out in one commit. The first error ends it, not halfway."""
+    """Do it to each item, some at a time, so that what they write shares commits. If one fails, the others of its group
+    are still done, and then the error is raised."""
     answers: list[R] = []
     for start in range(0, len(items), _TOGETHER):
         some = await asyncio.gather(*map(deed, items[start : start + _TOGETHER]), return_exceptions=True)

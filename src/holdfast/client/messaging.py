@@ -1,4 +1,4 @@
-"""Talking to runs: signals, events, hooks. A sender only inserts; whether and when it is taken is the run's affair."""
+"""Talking to runs: signals, events and hooks. A sender only inserts; the run decides when it takes the message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .ids import check_name, not_found
 
 _json = msgspec.json.Decoder()
 _PICKLED = object()
-"""What a codec had to pickle: it holds nothing that a wait could match, and whoever opens it takes it as it is."""
+"""Stands for a payload that the codec has pickled: no wait can match it, and no schema can check it."""
 
 
 class Messaging(Connected):
@@ -32,25 +32,25 @@ class Messaging(Connected):
 
             await client.signal(run.id, "approved", {"by": "manager"}, message_id=mail.id)
 
-        Signals wait in the run's inbox, first in, first out for each name. One sent to a run that continued as new
+        Signals wait in the run's inbox, first in, first out for each name. If the run has continued as new, the signal
         reaches the run that goes on. The same `message_id` is delivered once, however often it is sent. Raises
         RunNotFound, RunEnded, and BadPayload if the run waits for this signal and the payload does not fit.
 
-        `connection` sends it inside a transaction of your own: it is there when you commit, and not if you roll back.
-        Your transaction can go on after any of these errors, and is never ended here.
+        `connection` sends it inside a transaction of your own: it is delivered if you commit, and not if you roll back.
+        Your transaction is never ended here, and can go on after any of these errors.
         """
         await send_signal(self._connection, run_id, name, payload, message_id, connection)
 
     async def publish(
         self, event: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
     ) -> None:
-        """Publish an event: every run that waits for it, or will wait for it, may take it, once each.
+        """Publish an event. Every run that waits for it, now or later, may take it, once each.
 
             await client.publish("paid", {"order": 42}, message_id=payment.id)
 
-        It also begins a run of each workflow that was declared with `on_event`. The same `message_id` counts once.
-        `connection` publishes it inside a transaction of your own, as with `signal`; for runs that began meanwhile it
-        was published when you called, not when you committed.
+        It also begins a run of each workflow that was declared with `on_event` for it. The same `message_id` counts
+        once. `connection` publishes it inside a transaction of your own, as with `signal`; it counts as published when
+        you call, not when you commit, which matters to runs that begin in between.
         """
         refuse_in_body("client.publish()", "use holdfast.publish() in a body")
         check_name("event", event)
@@ -64,13 +64,13 @@ class Messaging(Connected):
     async def resume_hook(
         self, token: str, payload: Any = None, *, message_id: str | None = None, connection: Any = None
     ) -> None:
-        """Resume the run that made this token, with a payload; a hook is resumed once.
+        """Deliver a payload to the run that made this token. A hook is resumed once.
 
             await client.resume_hook(request.query["token"], {"ok": True})
 
         Raises HookNotFound, HookUsed, HookExpired, RunEnded, and BadPayload if the payload does not fit the hook's
-        type: then the hook is still open. `connection` resumes it inside a transaction of your own, as with `signal`:
-        whoever else comes with this token waits until you have committed or rolled back.
+        type, which leaves the hook open. `connection` resumes it inside a transaction of your own, as with `signal`:
+        others who come with this token wait until you commit or roll back.
         """
         refuse_in_body("client.resume_hook()", "do it in a step")
         _check_message_id(message_id)
@@ -112,7 +112,7 @@ async def send_signal(
     store = await client.opened_for(connection)
     waits = [wait for wait in await store.read_waits(run_id) if wait.kind == "signal" and wait.name == name]
     if waits:
-        # One that matches on something else waits for other signals of that name.
+        # A wait whose match does not fit waits for other signals of this name.
         plain = _plain(data, codec)
         asking = [wait for wait in waits if wait.match is None or holds(plain, _json.decode(wait.match))]
         for wait in asking[:1]:

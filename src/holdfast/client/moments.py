@@ -1,4 +1,4 @@
-"""Moments as an explanation tells them."""
+"""Moments and durations in the words of an explanation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The portal: an event loop in a thread of its own, through which blocking code calls async code.
 
-The thread starts with the first call and is a daemon; `close` ends it, and so does the garbage collector or the end
-of the program. A process made by `fork` has no such thread: there the portal starts another one.
-"""
+The thread starts with the first call and is a daemon. It ends with `close`, or when the client is collected, or with
+the program. A forked process does not have the thread, so the portal starts another one there."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ _PATIENCE = 10.0
 
 
 class _Served:
-    """A portal in one process: its loop, if anybody has called."""
+    """A portal in one process: its loop and thread, once there was a call."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -32,7 +31,7 @@ class _Served:
 
 
 class Portal:
-    """Runs coroutines for threads that can't wait in any other way than by blocking."""
+    """Runs coroutines for threads that block until they are done."""
 
     def __init__(self) -> None:
         self._processes: dict[int, _Served] = {}
@@ -41,8 +40,8 @@ class Portal:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the portal's loop, in the caller's context, and block until it ends.
 
-        Interrupted (Ctrl-C), it cancels the work and lets the interruption through. Raises ClientClosed if it is
-        closed, before or meanwhile.
+        If it is interrupted (Ctrl-C), it cancels the work and lets the interruption through. Raises ClientClosed if the
+        portal was closed before, or is closed meanwhile.
         """
         try:
             if is_body(current_scope.get()):
@@ -60,7 +59,7 @@ class Portal:
             raise
 
     def close(self, last: Callable[[], Awaitable[None]], *, wait: bool = True) -> None:
-        """Await `last` on the loop if there is one, then end the loop and its thread. Repeating it changes nothing."""
+        """Await `last` on the loop if there is one, then end the loop and its thread. A second call changes nothing."""
         here = self._here()
         with here.lock:
             loop, thread = here.loop, here.thread
@@ -68,7 +67,7 @@ class Portal:
             self._is_closed = True
             if loop is None or thread is None:
                 return
-            # Under the lock, so that whatever was submitted before is on the loop before it ends.
+            # Under the lock, so that all work that was submitted before is on the loop before it ends.
             ending = asyncio.run_coroutine_threadsafe(_end(loop, last), loop)
         if wait and threading.current_thread() is not thread:
             thread.join(_PATIENCE)
@@ -76,10 +75,8 @@ class Portal:
                 ending.result()
 
     def _here(self) -> _Served:
-        """After a fork another one: the lock of the parent's may be held by a thread that does not exist here.
-
-        In one step, so that threads that come first at the same time get the same.
-        """
+        """The state in this process. After a fork it is a new one: the parent's lock may be held by a thread that does
+        not exist here. `setdefault` is atomic, so that threads that come at the same time get the same one."""
         return self._processes.setdefault(os.getpid(), _Served())
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -100,7 +97,7 @@ class Portal:
 
 
 def inline(work: Coroutine[Any, Any, T]) -> T:
-    """Run async code that never gives way right here, on this thread and without an event loop."""
+    """Run async code that never suspends, on this thread and without an event loop."""
     try:
         work.send(None)
     except StopIteration as done:
@@ -110,7 +107,8 @@ def inline(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _refused(work: Coroutine[Any, Any, T]) -> None:
-    """Have the call say by itself what to do in a body, before a loop is made for it: that would be a socket."""
+    """Refuse a call in a body. The coroutine itself says what to do instead, so it is begun; but not on a loop: to make
+    one opens a socket, which a body must not do."""
     with contextlib.suppress(StopIteration):
         work.send(None)
     refuse_in_body("a blocking client", "do it in a step")

@@ -1,9 +1,8 @@
-"""Retry: a new run that goes on where a failed or cancelled one stopped. Pure, but for who has begun its children.
+"""Retry: a new run that goes on where a failed or cancelled one stopped. Pure, except for `joined_by`.
 
-The new run begins with the old one's history and a `run_retrying` entry, at which replay makes its cut: results
-recorded for steps asked before the last failure are kept, the failed step is open again. It stays in the old run's
-chain and goes on with its life, so that steps keep their idempotency keys.
-"""
+The new run begins with the old run's history and a `run_retrying` entry, at which replay makes its cut: recorded
+results of steps that were asked for before the last failure are kept, and the failed step is open again. The new run
+belongs to the old one's chain and goes on with its life, so that steps keep their idempotency keys."""
 
 from __future__ import annotations
 
@@ -47,11 +46,11 @@ from .entries import entries_of
 
 RETRYABLE = (RunStatus.FAILED, RunStatus.CANCELLED)
 _DRAWN = re.compile(r"~[0-9a-f]{8,}(~[0-9]+)*$")
-"""How the ids end that a run draws for its children, also for those of later tries."""
+"""The end of ids that a run draws for its children, including those of later tries."""
 
 
 def check_retryable(record: RunRecord) -> None:
-    """Raise NotRetryable for a run that is live or did what it should."""
+    """Raise NotRetryable for a run that is live, or has ended otherwise than failed or cancelled."""
     if record.status in RETRYABLE:
         return
     if record.successor_id is not None:
@@ -68,9 +67,9 @@ def check_retryable(record: RunRecord) -> None:
 def retry_of(
     record: RunRecord, rows: Sequence[JournalRow], *, id: str, lane: Lane, at: Instant, joined: Sequence[str] = ()
 ) -> NewRun:
-    """The run `id` that goes on where `record` stopped, with its journal's `rows`, from `at` on.
+    """The run with this `id` that goes on, at the time `at`, where `record` stopped; `rows` are that run's journal.
 
-    `joined` are the keys of children that `record` has joined, or that have completed: those are joined again.
+    `joined` are the keys of children that the new run joins again: see `joined_by`.
     """
     entries = entries_of(record.id, rows)
     history = [entry for entry in entries if not isinstance(entry, (Claimed, Ended))]
@@ -87,11 +86,11 @@ def retry_of(
         version=lane.version,
         input=record.input,
         seed=seed_of(entries),
-        # One that has no journal may have drawn from its own all the same: the store copies that.
+        # A run without a journal may have drawn from its seed, too. The store copies the seed from its row.
         keeps_seed=True,
         queue=lane.queue,
         key=record.key,
-        # Whoever holds the key by now is returned instead.
+        # If another run has taken the key since, that run is returned.
         on_conflict="return",
         takes_key_of=record.id if record.key is not None else None,
         deadline=time_given(record),
@@ -107,30 +106,29 @@ def retry_of(
 
 
 def time_given(record: RunRecord) -> int | None:
-    """How long the run had until its deadline: what goes on from it has as long, from now."""
+    """How long the run had from its creation to its deadline: a run that goes on from it has as long."""
     if record.deadline_at is None:
         return None
     return max(instant_of(record.deadline_at) - instant_of(record.created_at), 0)
 
 
 def seed_of(entries: Iterable[Entry]) -> bytes:
-    """The seed that a body drew from, by its journal: whatever goes on from that draws the same. A new one if it never
+    """The seed that a body drew from, by its journal, for a run that goes on from it. A new one if the body never
     began."""
     started = next((entry for entry in entries if isinstance(entry, Started)), None)
     return secrets.token_bytes(16) if started is None else started.seed
 
 
 def retry_id(record: RunRecord) -> str:
-    """The id of the run by which a filter retries this one: the same whenever it is asked for."""
-    # An id may be used again once its run is deleted.
+    """The id of the run that retries this one when it is retried by a filter: always the same."""
+    # With the time of creation, since an id may be used again once its run was deleted.
     drawn = blake2b(f"{record.id}/{instant_of(record.created_at)}".encode(), person=b"holdfast retry", digest_size=16)
     return str(UUID(bytes=drawn.digest(), version=4))
 
 
 async def joined_by(store: Store | Guest, record: RunRecord, rows: Sequence[JournalRow]) -> list[str]:
-    """The keys of children, by ids of their own, that the end of a run has not called off.
-
-    Somebody else has begun them, and the run had only joined them; or they have completed.
+    """The keys of those children with ids of their own that the end of the run has not called off: the run had only
+    joined them, and somebody else has begun them; or they have completed.
     """
     entries = entries_of(record.id, rows)
     owners = {record.id, *(one.former.id for one in entries if isinstance(one, RunRetrying) and one.former is not None)}
@@ -163,13 +161,13 @@ def _named(entries: Sequence[Entry], owners: Iterable[str]) -> dict[str, list[st
 
 
 def _is_drawn(run_id: str, owners: Iterable[str]) -> bool:
-    """Whether one of these runs has named its child. That it begins with a run's own id is not enough: a body may put
-    that there, too."""
+    """Whether one of these runs has drawn the id for a child. It does not suffice that it begins with the run's id, for
+    a body may give ids like that, too."""
     return run_id.startswith(tuple(f"{owner}." for owner in owners)) and _DRAWN.search(run_id) is not None
 
 
 def children_kept(run_id: str, rows: Iterable[JournalRow]) -> set[str]:
-    """The children whose ends a retry of this run has in its history; all others that it asks for are begun anew."""
+    """The children whose ends stay in the history of this run's retry. All others that it asks for are begun anew."""
     entries = entries_of(run_id, rows)
     retrying = RunRetrying(0, 0, b"", 0, 0, is_whole=_ended_by_force(entries))
     history = history_of([*entries, retrying])
@@ -177,11 +175,10 @@ def children_kept(run_id: str, rows: Iterable[JournalRow]) -> set[str]:
 
 
 def _ended_by_force(entries: Sequence[Entry]) -> bool:
-    """Whether a cancel by force has ended a run that could go on: what it has lived through is kept, then.
+    """Whether a cancel by force has ended a run that could have gone on. Then nothing of its history is cut off.
 
-    But not if the run was blocked. Its code did not match its journal, say: what is retried may be mended code, which
-    goes on from the last failure, or from the last input, as after any other end.
-    """
+    It is otherwise if the run was blocked, say because its code did not match its journal: the retry may come with
+    mended code, and goes on from the last failure, or the last input, as after any other end."""
     is_forced = any(isinstance(entry, Claimed) and entry.worker_id == FORCED for entry in entries[-2:-1])
     return is_forced and isinstance(entries[-1], Stopped) and not entries[-1].was_blocked
 
@@ -203,7 +200,7 @@ def _row(
         record.trace,
     )
     failed = tuple(entry.key for entry in history if isinstance(entry, ChildEnded) and entry.is_failure)
-    # Attempt 0: a run retried by hand has the whole of its workflow's own retries before it.
+    # Attempt 0: after a retry by hand, all of the workflow's own retries are available again.
     return encode_entries(
         [*history, RunRetrying(at, 0, record.error or b"", at, at, former, failed, hooks, joined, is_whole)]
     )
@@ -212,8 +209,8 @@ def _row(
 def _hooks(history: Iterable[Entry]) -> tuple[str, ...]:
     """The names of the hooks that the run has made, as far as its journal tells.
 
-    Where no line of its body has brought about its end, or an older version has written it, that has only those that
-    were resumed.
+    If the run was not ended by its body, or its journal was written by an older version, only the hooks that were
+    resumed are known.
     """
     names: list[str] = []
     for entry in history:

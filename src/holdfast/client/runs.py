@@ -1,6 +1,6 @@
-"""Handles: a run as the outside sees it, and what its end means for whoever asked for its result.
+"""Handles: a run as callers see it, and how its end becomes a result or an error.
 
-Whoever gives a timeout gets it kept, whatever the database does: beyond it there are only brief looks.
+A timeout holds whatever the database does: after it there are only brief looks.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ T = TypeVar("T")
 D = TypeVar("D")
 R_co = TypeVar("R_co", covariant=True)
 BRIEF = 1.0
-"""Seconds for a look when a caller's time is up: at the run, or for what to say of it."""
+"""Seconds for a last look when a caller's time is up: at the run, or for the words of an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """What a cancel came to. It is true if the run was live, so that the cancel could reach it."""
+    """The answer to a cancel. It is true if the run was live, so that the cancel could reach it."""
 
     run_id: str
     status: RunStatus
@@ -89,15 +89,14 @@ class Cancellation:
 
 
 class AsyncRun(Generic[R_co]):
-    """One run, as `client.start`, `client.get_run` and `client.runs` give it. Holding it costs and holds up nothing.
+    """One run, as `client.start`, `client.get_run` and `client.runs` give it. Keeping a handle costs nothing.
 
         run = await client.start(checkout, order, key="order-42")
         receipt = await run.result(timeout="30s")
 
-    `status` and `record` are what was last seen; `refresh` looks again. Waiting follows a run that continues as new to
-    the one that goes on. When the database can't be reached, waiting goes on until it is back; other calls raise
-    StoreAway.
-    """
+    `status` and `record` are what was last seen; `refresh` looks again. If the run continues as new, waiting goes on
+    with the run that goes on. When the database can't be reached, waiting goes on until it is back; other calls raise
+    StoreAway."""
 
     __slots__ = (
         "_connection", "_key", "_last_id", "_record", "_status", "_workflow", "_workflow_name", "created", "id",
@@ -126,7 +125,7 @@ class AsyncRun(Generic[R_co]):
         self._key = key
         self._record = record
         self._last_id = run_id
-        """The last run of its chain that is known: whoever waits once more need not come by all those before it."""
+        """The last known run of the chain, so that waiting again need not come by all those before it."""
 
     @property
     def workflow(self) -> str:
@@ -155,9 +154,9 @@ class AsyncRun(Generic[R_co]):
         return self
 
     async def wait(self, timeout: Duration | None = None) -> RunStatus:
-        """Wait until the run has ended, however, and return its last status.
+        """Wait until the run has ended in any way, and return its last status.
 
-        Raises TimeoutError after `timeout`, which counts for all runs of a chain together; the run goes on.
+        Raises TimeoutError after `timeout`, which holds for all runs of a chain together; the run goes on.
         """
         refuse_in_body("run.wait()", "do it in a step")
         return (await self._ended(timeout)).status
@@ -165,10 +164,10 @@ class AsyncRun(Generic[R_co]):
     async def result(self, timeout: Duration | None = None) -> R_co:
         """Wait until the run has ended and return what its body returned.
 
-        Raises RunFailed, whose `__cause__` is the body's own exception, RunCancelled, whose `__cause__` says what could
-        not be compensated, or after `timeout` TimeoutError, which leaves the run alone. A value comes back by the
-        annotation of the workflow's return if the handle was got with the workflow itself, and as plain data if it was
-        got by a name or an id.
+        Raises RunFailed, whose `__cause__` is the body's own exception; RunCancelled, whose `__cause__` says what could
+        not be compensated; or TimeoutError after `timeout`, which leaves the run alone. The value has the type of the
+        workflow's return annotation if the handle was made with the workflow itself, and is plain data if it was made
+        by a name or an id.
         """
         refuse_in_body("run.result()", "do it in a step")
         record = await self._ended(timeout)
@@ -176,7 +175,7 @@ class AsyncRun(Generic[R_co]):
         if record.status is RunStatus.COMPLETED:
             return cast(R_co, _value(codec, self._workflow, record.output))
         if record.status is RunStatus.CANCELLED:
-            # Its error, if it has one, says what could not be undone.
+            # A cancelled run has an error if something could not be compensated.
             raise RunCancelled(await self._cancelled_text(record, timeout), record.id) from error_of(
                 codec, record.error
             )
@@ -199,18 +198,18 @@ class AsyncRun(Generic[R_co]):
     @overload
     async def value(self, name: str, *, default: Any = None, type: NoClass = ...) -> Any: ...
     async def value(self, name: str, *, default: Any = None, type: Any = Any) -> Any:
-        """The live state that the run has set last under this name, as a `type`; `default` if it has set none."""
+        """The value that the run has last set by this name, as a `type`; `default` if there is none."""
         refuse_in_body("run.value()", "do it in a step")
         check_name("value", name)
         return await read_value(self._connection, self.id, name, default, type)
 
     async def values(self, *, after: str = "", limit: int | None = None) -> list[ValueInfo]:
-        """Which values the run has set, sorted by name; `after` a name, and up to `limit` of them."""
+        """The values that the run has set, sorted by name: those after the name `after`, up to `limit` of them."""
         refuse_in_body("run.values()", "do it in a step")
         return await list_values(self._connection, self.id, after, limit)
 
     async def streams(self, *, after: str = "", limit: int | None = None) -> list[StreamInfo]:
-        """Which streams the run has sent items to, sorted by name; `after` and `limit` as for `values`."""
+        """The streams that the run has sent items to, sorted by name; `after` and `limit` as for `values`."""
         refuse_in_body("run.streams()", "do it in a step")
         return await list_streams(self._connection, self.id, after, limit)
 
@@ -219,14 +218,14 @@ class AsyncRun(Generic[R_co]):
     @overload
     def stream(self, name: str, *, after: int = 0, type: NoClass = ...) -> AsyncIterator[StreamItem[Any]]: ...
     def stream(self, name: str, *, after: int = 0, type: Any = Any) -> AsyncIterator[StreamItem[Any]]:
-        """The items of a stream behind an offset, and those that come, until the run has ended.
+        """The items of a stream after an offset, and those still to come, until the run has ended.
 
             async for item in run.stream("rows", after=last_offset, type=Row):
                 ...                                     # item.value is a Row, item.offset the next `after`
 
-        An item with `reset` says that a step is tried again: drop what its earlier attempt sent. If the run continues
-        as new, its stream goes on with the run that goes on. While the database can't be reached, this waits; it raises
-        ClientClosed when the client is closed.
+        An item with `reset` means that a step is tried again: drop what its earlier attempts have sent. If the run
+        continues as new, the stream goes on with the run that goes on. While the database can't be reached, this waits;
+        it raises ClientClosed when the client is closed.
         """
         refuse_in_body("run.stream()", "do it in a step")
         check_name("stream", name)
@@ -235,10 +234,10 @@ class AsyncRun(Generic[R_co]):
         return follow(self._connection, self.id, name, after, type)
 
     async def changes(self) -> AsyncIterator[RunStatus]:
-        """The run's status, each time it is another one, until it has ended.
+        """The run's status, each time that it has changed, until the run has ended.
 
-        If it continues as new, those of the runs that go on follow. While the database can't be reached, this waits; it
-        raises ClientClosed when the client is closed.
+        If it continues as new, the statuses of the runs that go on follow. While the database can't be reached, this
+        waits; it raises ClientClosed when the client is closed.
         """
         refuse_in_body("run.changes()", "do it in a step")
         async for record in changes(self._connection, self.id):
@@ -246,11 +245,11 @@ class AsyncRun(Generic[R_co]):
             yield record.status
 
     async def _ended(self, timeout: Duration | None) -> RunRecord:
-        """The record of the run's end; of a run that continued as new, of the last one that went on."""
+        """The record of the run when it has ended; if it continued as new, of the last run of its chain."""
         limit = None if timeout is None else microseconds(timeout, what="timeout")
         until = None if limit is None else self._connection.monotonic() + limit
         while True:
-            # The whole chain has so much time: each of its runs may be short, and the next one begins at once.
+            # The timeout holds for the whole chain: each of its runs may be short, and the next one begins at once.
             left = None if until is None else max(until - self._connection.monotonic(), 0)
             try:
                 record = await self._end_of(self._last_id, left)
@@ -259,7 +258,7 @@ class AsyncRun(Generic[R_co]):
             except RunNotFound:
                 if self._last_id == self.id:
                     raise
-                # Deleted since it was the last of the chain, which may have gone on.
+                # It was deleted since it was the last of the chain, which may have gone on: begin with the first again.
                 self._last_id = self.id
                 continue
             if record.status is not RunStatus.CONTINUED or record.successor_id is None:
@@ -273,7 +272,7 @@ class AsyncRun(Generic[R_co]):
                 store = await self._connection.opened()
                 found = await next_of(store, record)
         except (StoreAway, TimeoutError):
-            # It is waited for, as long as there is time.
+            # Wait for the successor, as long as there is time.
             return successor_id
         if found is None:
             raise not_found(successor_id, store.namespace)
@@ -283,7 +282,7 @@ class AsyncRun(Generic[R_co]):
         if self._record is not None and self._record.id == run_id and self._record.status.is_final:
             return self._record
         if limit == 0:
-            # Not waiting at all is still looking once.
+            # Without any time to wait, look once.
             async with asyncio.timeout(BRIEF):
                 _, record = await self._connection.found(run_id)
             if not record.status.is_final:
@@ -294,7 +293,7 @@ class AsyncRun(Generic[R_co]):
     async def _late_text(self, limit: int) -> str:
         late = f"run {self.id} of {self.workflow!r} has not ended after {spoken(limit)}"
         try:
-            # Not there any more, it would never end.
+            # If the run is gone, this raises RunNotFound: it would never end.
             async with asyncio.timeout(BRIEF):
                 _, record = await self._connection.found(self._last_id)
         except StoreAway as error:
@@ -332,7 +331,7 @@ class AsyncRun(Generic[R_co]):
 
 
 async def cancel(connection: Connection, run_id: str, *, reason: str | None, force: bool) -> Cancellation:
-    """Send a cancel; RunNotFound if there is nobody to send it to."""
+    """Send a cancel. Raises RunNotFound."""
     refuse_in_body("a cancel by the client", "do it in a step")
     check_id(run_id)
     if reason is not None and not is_text(reason):
@@ -347,14 +346,14 @@ async def cancel(connection: Connection, run_id: str, *, reason: str | None, for
         raise not_found(run_id, store.namespace)
     undone: tuple[str, ...] = ()
     if force and not before.status.is_final:
-        # Of a run that has continued, the last one of its chain was ended.
+        # If the run has continued, `before` is the last of its chain, which was ended.
         rows = await store.read_journal(before.id)
         undone = skipped_in(decode_entries(rows[-1].data)) if rows else ()
     return Cancellation(run_id, before.status, force, undone)
 
 
 def cancel_reason(entries: Iterable[Entry]) -> str | None:
-    """Why the run was cancelled, if anybody said so."""
+    """Why the run was cancelled, if a reason was given."""
     return next((entry.reason for entry in entries if isinstance(entry, (Cancel, Stopped)) and entry.reason), None)
 
 

@@ -1,4 +1,4 @@
-"""Starting and retrying runs: what is decided in starts.py and retries.py is done here."""
+"""Starting and retrying runs. starts.py and retries.py decide, without I/O; here it is done."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Named = Workflow[..., Any] | str
 P = ParamSpec("P")
 R = TypeVar("R")
 _STILL_SERVED = 1.0
-"""Seconds for which a live worker is taken to be there still, so that many starts don't ask each time."""
+"""Seconds for which a worker that was seen is taken to be alive, so that not every start has to ask."""
 
 
 class Starter:
@@ -44,7 +44,7 @@ class Starter:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._served: dict[tuple[str, str], float] = {}
-        """Versions that a live worker had, and when that was seen."""
+        """Versions that a live worker had, with the time when that was seen."""
 
     async def start(
         self,
@@ -56,15 +56,15 @@ class Starter:
         version: str | None = None,
         connection: Any = None,
     ) -> AsyncRun[Any]:
-        """Create one run, or settle on the one there is.
+        """Create one run, or return the one that exists, as `on_conflict` says.
 
-        `is_served` says that the caller is about to execute it; `version` asks for one of a workflow known by name.
-        """
+        `is_served`: the caller is going to execute the run itself. `version`: the version to start, of a workflow that
+        is given by name."""
         store, name, place, [input] = await self._prepared(workflow, [call], is_served, connection, version=version)
         new = self._connection.traced(new_run(name, place, input, options))
         while True:
             [started] = await store.start_runs([new])
-            # A start that the store had to send again finds the run that it created itself.
+            # If the store had to send the start again, it may find the run that it has created itself.
             if started.created or (started.id == new.id and options.id is None):
                 return self._handle(workflow, new, started)
             record = await store.get_run(started.id)
@@ -82,14 +82,14 @@ class Starter:
         return [self._handle(workflow, new, answer) for new, answer in zip(runs, started, strict=True)]
 
     async def retry(self, record: RunRecord, *, id: str | None = None) -> AsyncRun[Any]:
-        """Create the run that goes on where this one stopped, with this id; one that has it already is returned."""
+        """Create the run that goes on where this one stopped. If it exists already with this `id`, return it."""
         check_retryable(record)
         store = await self._connection.opened()
         while True:
             again = await self._retry(store, record, record.workflow, id=id)
             if again is not None:
                 return again
-            # Somebody was faster: whoever has the key now is the retry, or in its way.
+            # Somebody was faster: the run that has the key now is the retry, or is in its way.
             holder = None if record.key is None else await store.find_run(record.workflow, record.key)
             if holder is not None and holder.forked_from == record.id:
                 return self._found(record.workflow, holder)
@@ -99,17 +99,17 @@ class Starter:
                     "retry that one, or start another run",
                     holder.id,
                 )
-            # Deleted meanwhile, it can't be retried at all.
+            # If the run was deleted meanwhile, this raises RunNotFound.
             await self._connection.found(record.id)
 
     async def _settle(
         self, store: Store | Guest, workflow: _Named, new: NewRun, record: RunRecord, is_served: bool
     ) -> AsyncRun[Any] | None:
-        """What a start that met a run comes to; None: that run has changed, start again."""
+        """The answer to a start that has met an existing run; None: that run has changed since, so start again."""
         if new.on_conflict == "raise" or record.workflow != new.workflow:
             raise taken(new, record)
         if new.on_conflict == "retry" and new.key is not None:
-            # A run found by its id may have given its key to a later one.
+            # A run that was found by its id may have given its key to a later run.
             record = await store.find_run(new.workflow, new.key) or record
             if record.status in RETRYABLE:
                 return await self._retry(store, record, workflow, new.version if is_served else None)
@@ -126,19 +126,19 @@ class Starter:
     ) -> AsyncRun[Any] | None:
         rows = await store.read_journal(record.id)
         if not rows and await store.get_run(record.id) is None:
-            # Deleted since it was found: without its history it would do everything once more.
+            # It was deleted since it was found. Without its history the new run would do everything once more.
             return None
         if version is None:
             lane = next_lane(await store.list_versions(record.workflow), record.version, record)
         else:
             lane = Lane(record.workflow, version, record.queue)
-        # By the store's clock: one stamped by a host that is ahead would stand still until the store has caught up.
+        # By the store's clock: if a host whose clock is ahead stamped it, time would stand still in the new run.
         joined, at = await joined_by(store, record, rows), await store.read_clock()
         new = retry_of(record, rows, id=id or new_id(), lane=lane, at=at, joined=joined)
         new = self._connection.traced_after(new, record)
         [started] = await store.start_runs([new])
         if id is not None and started.id == id and not started.created:
-            # The answer to an earlier try was lost, or somebody else has taken this id.
+            # An earlier call has made it and the answer was lost, or another run has this id.
             found = await store.get_run(id)
             if found is not None and found.forked_from != record.id:
                 raise taken(new, found)
@@ -155,7 +155,8 @@ class Starter:
         version: str | None = None,
         many: bool = False,
     ) -> tuple[Store | Guest, str, Place, list[bytes]]:
-        """Everything that can be wrong with the arguments is found before anything is written."""
+        """The store, the workflow's name, the place to start it, and the sealed arguments of each call. Everything that
+        can be wrong with the arguments is found here, before anything is written."""
         codec = self._connection.codec
         name = name_of(workflow)
         if isinstance(workflow, Workflow):
@@ -205,7 +206,7 @@ class Starter:
 
 
 def _noted(check: Callable[P, R], number: int, many: bool) -> Callable[P, R]:
-    """The check, whose error about one of many says which one it was."""
+    """The check; of many calls, its error says which one it is about."""
 
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         try:

@@ -1,4 +1,4 @@
-"""What a start writes: options, defaults and arguments become a NewRun. Pure, but for ids and seeds.
+"""How options, defaults and arguments of a start become a NewRun. Pure, except that it draws ids and seeds.
 
 Everything that can be wrong with a start is found here, before anything is written.
 """
@@ -35,7 +35,7 @@ from holdfast.model import (
 
 
 class Place(NamedTuple):
-    """Which version of a workflow a start takes, on which queue, and what that version says about its runs."""
+    """The version of a workflow that a start takes, its queue, and what that version declares about its runs."""
 
     version: str
     queue: str
@@ -47,7 +47,7 @@ Call: TypeAlias = tuple[tuple[Any, ...], Mapping[str, Any]]
 
 
 def name_of(workflow: Workflow[..., Any] | str) -> str:
-    """The workflow's name; anything but a workflow or a name is refused."""
+    """The workflow's name. Refuses anything but a workflow or a name."""
     if isinstance(workflow, Workflow):
         return workflow.name
     if is_name(workflow, 200):
@@ -59,12 +59,12 @@ def name_of(workflow: Workflow[..., Any] | str) -> str:
 
 
 def merged(workflow: Workflow[..., Any] | str, direct: StartOptions) -> StartOptions:
-    """Options given directly, over those of `workflow.options(...)`."""
+    """The options of `workflow.options(...)`, replaced by those that were given directly."""
     return direct.over(workflow.start_options) if isinstance(workflow, Workflow) else direct
 
 
 def check_options(workflow: Workflow[..., Any] | str, given: StartOptions, connection: object) -> None:
-    """Refuse an option that could as well be an argument: guessing wrong would be silent."""
+    """Refuse an option that could as well be an argument of the workflow: a wrong guess would not be noticed."""
     if not isinstance(workflow, Workflow):
         return
     said = {*given.given()} if connection is None else {*given.given(), "connection"}
@@ -81,17 +81,17 @@ def check_options(workflow: Workflow[..., Any] | str, given: StartOptions, conne
 
 
 def own_place(workflow: Workflow[..., Any]) -> Place:
-    """Where a workflow's own version is to run."""
+    """The place of the version that the caller itself has."""
     declared = Declared(queue=workflow.queue, deadline=workflow.deadline, retention=workflow.retention)
     return Place(workflow.version, workflow.queue, declared)
 
 
 def place_of(versions: Sequence[WorkflowVersion], own: Workflow[..., Any] | None) -> Place | None:
-    """Which version to start; None if no worker has ever registered one and there is no own one.
+    """The version to start; None if no worker has ever registered one and the caller has none.
 
-    The caller's own version if a live worker has it. Else the newest one, that is the one registered last, that live
-    workers have: so a start during a deploy, or after one was taken back, finds somebody to execute it. Else, with
-    nobody alive, the newest one ever registered.
+    It is the caller's own version if a live worker has it. Otherwise it is the newest version, which is the one
+    registered last, that live workers have: so a start during a deploy, or after one was rolled back, finds somebody to
+    execute it. If no worker is alive, it is the newest one ever registered.
     """
     found = _chosen(versions, None if own is None else own.version)
     if own is not None and (found is None or found.version == own.version):
@@ -99,16 +99,16 @@ def place_of(versions: Sequence[WorkflowVersion], own: Workflow[..., Any] | None
     if found is None:
         return None
     declared = found.declared or (Declared() if own is None else own_place(own).declared)
-    # Workers may have been told to serve other queues than the one declared.
+    # Workers may serve other queues than the declared one.
     queue = found.queues[0] if found.queues and declared.queue not in found.queues else declared.queue
     return Place(found.version, queue, declared)
 
 
 def next_lane(versions: Sequence[WorkflowVersion], own: str, record: RunRecord) -> Lane:
-    """Where it goes on with a run: in the version `own`, unless live workers have only others.
+    """The lane on which a run is retried or forked: in the version `own`, unless live workers have only others.
 
-    With nobody alive it waits for that one: the newest may be code that its journal does not match. It stays on its
-    queue, unless another version than its own is served elsewhere.
+    If no worker is alive, it waits for `own`: the newest version may be code that does not match the journal. The queue
+    stays the run's, unless the version changes and is not served there.
     """
     live = [one for one in versions if one.is_live]
     found = _chosen(live, own) or next((one for one in versions if one.version == own), None)
@@ -130,7 +130,8 @@ def _chosen(versions: Sequence[WorkflowVersion], own: str | None) -> WorkflowVer
 def sealed_input(codec: Codec, workflow: Workflow[..., Any] | str, call: Call, place: Place | None = None) -> bytes:
     """A call's arguments, checked against the workflow's signature, and sealed.
 
-    Of a workflow known by name its parameters are known, as a worker has declared them, and the schemas of their types.
+    For a workflow that is given by name, they are checked against the parameters that a worker has declared, and the
+    schemas of their types.
     """
     args, kwargs = call
     if isinstance(workflow, Workflow):
@@ -143,11 +144,11 @@ def sealed_input(codec: Codec, workflow: Workflow[..., Any] | str, call: Call, p
 
 
 def _refuse_misfits(workflow: str, parameters: Sequence[Parameter], plain: bytes) -> None:
-    """What the body could not read, it would be blocked by: better to say so to whoever starts it."""
+    """Refuse arguments that the body could not read: better to tell the caller than to block the run."""
     try:
         args, kwargs = plain_call(plain)
     except NotDecodable:
-        # A pickle: only whoever opens it can tell.
+        # A pickle can't be checked without opening it.
         return
     known = {one.name: one for one in parameters}
     for name, value in _signature(parameters).bind(*args, **kwargs).arguments.items():
@@ -164,7 +165,7 @@ def _refuse_misfits(workflow: str, parameters: Sequence[Parameter], plain: bytes
 
 
 def check_call(workflow: Workflow[..., Any], place: Place, call: Call) -> None:
-    """Refuse what the body of another version than the caller's own could not be called with."""
+    """Refuse arguments that don't fit the version that is started, if that is not the caller's own."""
     if place.version == workflow.version or place.declared.parameters is None:
         return
     try:
@@ -177,7 +178,7 @@ def check_call(workflow: Workflow[..., Any], place: Place, call: Call) -> None:
 
 
 def refuse_others(options: StartOptions, others: Mapping[str, object]) -> None:
-    """What `start_many` does not take."""
+    """Refuse options that `start_many` does not take."""
     naming = [name for name in ("id", "key", "on_conflict") if name in others or getattr(options, name) is not None]
     if naming:
         raise DefinitionError(
@@ -191,8 +192,8 @@ def refuse_others(options: StartOptions, others: Mapping[str, object]) -> None:
 
 
 def call_of(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> Call:
-    """The call of `start_call`, whose arguments came as data."""
-    # Text is a sequence, too, and each of its letters would be an argument.
+    """The call of `start_call`, checked, for its arguments came as data."""
+    # Text is a sequence, too: each letter would become an argument.
     if isinstance(args, (str, bytes)) or not isinstance(args, Sequence):
         raise BadArguments(f"start_call: args={quoted(args)}: expected a list of arguments, such as [1]")
     if kwargs is not None and not (isinstance(kwargs, Mapping) and all(isinstance(name, str) for name in kwargs)):
@@ -249,7 +250,7 @@ def new_run(name: str, place: Place, input: bytes, options: StartOptions) -> New
 
 def unknown(name: str, known: Sequence[str]) -> UnknownWorkflow:
     """The error for a name that no worker has registered."""
-    # Runs that were started by the function make a name known, too.
+    # The name itself may be listed, if runs were started by the function.
     known = [other for other in known if other != name]
     close = get_close_matches(name, known, n=3)
     listed = [*close, *(other for other in sorted(known) if other not in close)][:20]
@@ -270,7 +271,7 @@ def unknown_version(name: str, version: str, versions: Sequence[WorkflowVersion]
 
 
 def taken(new: NewRun, record: RunRecord) -> KeyTaken:
-    """The error for a start that would have had to create a run, and found one."""
+    """The error for a start that had to create a run, and found one with that key or id."""
     if record.workflow != new.workflow:
         return KeyTaken(
             f"the id {new.id!r} belongs to a run of the workflow {record.workflow!r}, not of {new.workflow!r}; "
@@ -278,7 +279,7 @@ def taken(new: NewRun, record: RunRecord) -> KeyTaken:
             record.id,
         )
     if record.id == new.id:
-        # An id is that run's for as long as it is kept: nothing but a return can come of it.
+        # The id stays with that run for as long as it is kept: it can only be returned.
         what, choice = "id", 'let on_conflict="return" give that run'
     else:
         what = f"key {new.key!r}"
@@ -291,7 +292,7 @@ def taken(new: NewRun, record: RunRecord) -> KeyTaken:
 
 
 def _when(given: Duration | datetime | None, what: str) -> tuple[int | None, int | None]:
-    """(relative, absolute): one of them, or none."""
+    """A given time as (relative, absolute), of which at most one is not None."""
     if given is None:
         return None, None
     if isinstance(given, datetime):
@@ -300,7 +301,7 @@ def _when(given: Duration | datetime | None, what: str) -> tuple[int | None, int
 
 
 def _signed(name: str, parameters: Sequence[Parameter] | None) -> Callable[..., None]:
-    """A function that has nothing of a workflow but its name and parameters."""
+    """A function that has a workflow's name and parameters, and does nothing."""
 
     def anything(*args: Any, **kwargs: Any) -> None:
         pass
@@ -317,7 +318,7 @@ def _signature(parameters: Sequence[Parameter]) -> inspect.Signature:
             inspect.Parameter(
                 one.name,
                 _KINDS[one.kind],
-                # Any value will do: it only says that there is one.
+                # Any value will do: it only says that the parameter has a default.
                 default=inspect.Parameter.empty if one.is_required or one.kind in _VARIADIC else ...,
             )
             for one in parameters

@@ -1,6 +1,6 @@
 """Following a run: its values, its streams, and its changes of status.
 
-To follow is to wait: while the store is away it goes on, and it ends with the client.
+Following is a kind of waiting: it goes on while the store is away, and ends when the client is closed.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _NAMES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class StreamItem(Generic[T]):
-    """One item of a stream. `after=item.offset` goes on behind it."""
+    """One item of a stream. With `after=item.offset`, following goes on after it."""
 
     offset: int
     value: T
     step: str | None
-    """The step that sent it; None: the body did."""
+    """The step that sent the item; None: the body sent it."""
     attempt: int
     at: datetime
     reset: bool
-    """Another attempt of this step begins here: drop what its earlier ones sent, those with the same `origin_id`."""
+    """Another attempt of the step begins here: drop the items of this step with the same `origin_id` before it."""
     origin_id: str | None
-    """The run with which the life of its sender began, as in `run.record.origin_id`: in each run that continues as new,
-    a step of the same name is another one. None: that run was deleted."""
+    """The run with which the life of the sending run began, as in `run.record.origin_id`. In each run that continues as
+    new, a step of the same name is another step. None: the sending run was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +48,34 @@ class ValueInfo:
 
     name: str
     size: int
-    """Bytes, as it is stored."""
+    """In bytes, as it is stored."""
     set_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class StreamInfo:
-    """A stream of a run's: `run.stream(name)` follows it."""
+    """A stream of a run: `run.stream(name)` follows it."""
 
     name: str
     last: int
-    """The offset of its last item: so many there are."""
+    """The offset of its last item, which is also the number of its items."""
 
 
 async def list_values(connection: Connection, run_id: str, after: str, limit: int | None) -> list[ValueInfo]:
-    """Which values there are, by name."""
+    """The values that a run has set, by name."""
     store = await connection.opened()
     found = await _paged(partial(store.list_values, run_id), after, limit)
     return [ValueInfo(one.name, one.size, moment_of(one.set_at)) for one in found]
 
 
 async def list_streams(connection: Connection, run_id: str, after: str, limit: int | None) -> list[StreamInfo]:
-    """Which streams there are, by name."""
+    """The streams that a run has sent items to, by name."""
     store = await connection.opened()
     return [StreamInfo(one.name, one.last) for one in await _paged(partial(store.list_streams, run_id), after, limit)]
 
 
 async def _paged(read: Callable[..., Awaitable[Sequence[_N]]], after: str, limit: int | None) -> list[_N]:
-    """All that come behind a name, or so many, a page at a time."""
+    """All entries after a name, or at most `limit`, read a page at a time."""
     if not isinstance(after, str) or not is_text(after):
         raise DefinitionError(f"after={after!r}: expected the last name of an earlier page")
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
@@ -100,7 +100,7 @@ async def read_value(connection: Connection, run_id: str, name: str, default: An
 async def follow(
     connection: Connection, run_id: str, name: str, after: int, type: Any
 ) -> AsyncIterator[StreamItem[Any]]:
-    """Items behind `after`, and those that come, until the run, or the last that goes on after it, has ended."""
+    """Items after an offset, and those still to come, until the run, or the last run of its chain, has ended."""
     shape = connection.codec.value(type)
     bell = _Bell(await connection.opened(), News.VALUES | News.ENDS, connection.until_news)
     try:
@@ -112,7 +112,7 @@ async def follow(
                 yield _item(item, shape.decode(item.payload))
             if not items:
                 if record is not None and record.successor_id is not None:
-                    # The stream is the chain's: it goes on with the run that goes on.
+                    # The stream belongs to the chain: follow it to the run that goes on.
                     record = await _insisting(partial(next_of, connection.store, record))
                     if record is None:
                         return
@@ -126,7 +126,7 @@ async def follow(
 
 
 async def changes(connection: Connection, run_id: str) -> AsyncIterator[RunRecord]:
-    """The run's record each time its status is another one, until it, or the last that goes on after it, has ended."""
+    """The run's record each time its status has changed, until it, or the last run of its chain, has ended."""
     bell = _Bell(await connection.opened(), News.ANY, connection.until_news)
     status: RunStatus | None = None
     try:
@@ -154,18 +154,18 @@ async def changes(connection: Connection, run_id: str) -> AsyncIterator[RunRecor
 async def _look(
     connection: Connection, run_id: str, name: str, after: int
 ) -> tuple[RunRecord | None, Sequence[StreamRecord]]:
-    # The run first: what it sent before it ended is read after.
+    # The run first: if it has ended, all that it has sent can be read after that.
     record = await _look_at_run(connection, run_id)
     return record, await connection.store.read_items(run_id, name, after=after, limit=_PAGE)
 
 
 async def _look_at_run(connection: Connection, run_id: str) -> RunRecord | None:
-    # Asked for each time: a client that was closed meanwhile says so.
+    # `opened` each time: it raises if the client was closed meanwhile.
     return await (await connection.opened()).get_run(run_id)
 
 
 async def _insisting(look: Callable[[], Awaitable[T]]) -> T:
-    """What a look comes to; while the store is away it is made again and again."""
+    """The result of a look, which is repeated while the store is away."""
     pause = POLL
     while True:
         try:
@@ -176,7 +176,7 @@ async def _insisting(look: Callable[[], Awaitable[T]]) -> T:
 
 
 class _Bell:
-    """Rings when the store says that something of this kind happened, and now and then in case it did not."""
+    """Rings when the store has news of this kind, and now and then in case news was lost."""
 
     def __init__(self, store: Store, to: News, until_news: Callable[[asyncio.Event], Awaitable[None]] | None) -> None:
         self._event = asyncio.Event()

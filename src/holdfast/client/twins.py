@@ -1,6 +1,6 @@
-"""What `help` says of blocking methods: the promise of their async twins, for a line that only names one helps nobody.
+"""Docstrings of blocking methods: those of their async twins, so that `help` says more than the twin's name.
 
-It is the same text, examples with `await` included: written twice, one of the two would be out of date.
+The text is the same, including examples with `await`: of two texts, one would soon be out of date.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import inspect
 
 
 def describe(blocking: type, twin: type) -> None:
-    """Put below each "As AsyncClient.start." what that one's docstring says."""
+    """Add to each docstring that says "As AsyncClient.start." the docstring of that method."""
     for name, method in vars(blocking).items():
         said = getattr(method, "__doc__", None) or ""
         if said.startswith(f"As {twin.__name__}.{name}."):

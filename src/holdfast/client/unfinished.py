@@ -1,4 +1,4 @@
-"""What a run has asked for and not got, for readers: `details` of an explanation hold it. Times are aware datetimes."""
+"""Steps, waits and children that a run has asked for and not got. They are the `details` of an explanation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from holdfast.model import (
 
 @dataclass(frozen=True, slots=True)
 class OpenStep:
-    """A step that was asked for and has no result: what `details["steps"]` holds. It may not have begun."""
+    """A step that was asked for and has no result, as in `details["steps"]`. It may not have begun."""
 
     key: str
     attempt: int
@@ -37,17 +37,17 @@ class OpenStep:
 
 
 UNNAMED = "a signal, by a name that the store does not know: only wait_for_signal(type=...) registers one"
-"""What a wait for a signal looks like that nothing is checked for: it is registered nowhere."""
+"""The words for a wait for a signal without `type=`, which is not registered."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenWait:
-    """A signal, an event or a hook that is waited for: what `details["waits"]` holds."""
+    """A signal, an event or a hook that is waited for, as in `details["waits"]`."""
 
     kind: str
     name: str
     match: Any
-    """What a payload must hold; None: nothing."""
+    """What a payload must contain; None: anything will do."""
     schema: dict[str, Any] | None
     """The JSON schema that a payload must fit; None: any payload will do."""
     since: datetime
@@ -67,7 +67,7 @@ def open_wait(wait: WaitRecord) -> OpenWait:
 
 
 def open_steps(entries: Iterable[Entry], describe: Callable[[bytes], str]) -> Iterable[OpenStep]:
-    """Steps asked for and not answered, in the order of asking."""
+    """Steps that were asked for and have no result, in the order in which they were asked for."""
     found: dict[str, OpenStep] = {}
     at: datetime | None = None
     for entry in entries:
@@ -85,7 +85,8 @@ def open_steps(entries: Iterable[Entry], describe: Callable[[bytes], str]) -> It
 
 
 def is_wanted(step: OpenStep, run: RunRecord) -> bool:
-    """Whether somebody still waits for the step: a run that only waits is due by its next retry at the latest."""
+    """Whether the body still waits for the step. If it does and the run has the status waiting, the step is to be
+    retried, and the run is due by then at the latest."""
     if run.status is not RunStatus.WAITING:
         return True
     return step.retry_at is not None and run.due_at is not None and run.due_at <= step.retry_at
@@ -97,7 +98,7 @@ def open_children(history: History) -> dict[str, str]:
     cut = max((place for place, _ in history.lives), default=0)
     for place, entry in enumerate(history.entries):
         if isinstance(entry, ChildAsked):
-            # At a cut another run takes its place, whose id the body draws.
+            # Before the last cut: another run has taken its place, with an id that the body has drawn.
             found[entry.key] = entry.run_id if place >= cut else f"of {entry.workflow!r} that was begun anew"
         elif isinstance(entry, ChildEnded):
             found.pop(entry.key, None)

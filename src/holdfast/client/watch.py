@@ -1,11 +1,9 @@
 """Waiting for runs to end: one watcher for all handles of a client on one event loop.
 
-However many wait, there is at most one question to the store under way: which of these have ended? It is asked for
-those that have just begun to wait, again for all of them when the store says that something changed, and now and
-then in case it did not say so. A run that is deleted before it was seen to have ended never will be: more rarely it is
-asked which of them are not there any more. Soon after the last one has left there is no task, no subscription and no
-query.
-"""
+However many wait, at most one query to the store is under way: which of these runs have ended? It is asked for runs
+that somebody has just begun to wait for, for all of them when the store says that something changed, and now and then
+in case news was lost. A run that was deleted will never be seen to end, so more rarely it is asked which of the runs
+are gone. Soon after the last one has stopped waiting, there is no task, no subscription and no query."""
 
 from __future__ import annotations
 
@@ -23,15 +21,15 @@ from .ids import not_found
 POLL = 1.0
 """Seconds between two looks when the store says nothing."""
 LINGER = 0.5
-"""Seconds that the subscription is kept when nobody waits: a script that waits for one run after another has one."""
+"""Seconds that the subscription is kept when nobody waits: a script may wait for one run after another."""
 LONGEST_PAUSE = 10.0
 """Seconds between two looks while the store is away for long."""
 CENSUS = 10.0
 """Seconds between two looks for runs that were deleted."""
 CHUNK = 500
-"""Runs in one question."""
+"""Runs in one query."""
 REST = 3.0
-"""A look is followed by a rest of so many times what the next one will take: a crowd leaves room for the work."""
+"""After a look there is a pause of so many times what the next look will take: many waits must leave room for work."""
 LONGEST_REST = 0.25
 
 _Waiter: TypeAlias = asyncio.Future[RunRecord]
@@ -52,13 +50,13 @@ class Watcher:
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self, run_id: str) -> RunRecord:
-        """The run's record once it has ended. The store being away only makes it later."""
+        """The run's record once it has ended. While the store is away, this waits."""
         waiter: _Waiter = self.loop.create_future()
         self._waiting.setdefault(run_id, set()).add(waiter)
         self._fresh.add(run_id)
         self._awake.set()
         if self._task is None:
-            # In a context of its own: the watcher outlives the step or request that happened to wait first.
+            # In an empty context: the watcher outlives the step or request that happens to wait first.
             self._task = self.loop.create_task(
                 self._watch(), name="holdfast: watch runs", context=contextvars.Context()
             )
@@ -88,7 +86,7 @@ class Watcher:
             self._awake.set()
 
     async def _watch(self) -> None:
-        # Subscribed before the first look: an end between the two is told, not lost.
+        # Subscribed before the first look, so that an end between the two is not lost.
         unsubscribe = self._store.subscribe(self._changed, News.ENDS)
         self._census_at = self.loop.time() + CENSUS
         try:
@@ -104,7 +102,7 @@ class Watcher:
                     pause = min(2 * pause, LONGEST_PAUSE)
                 else:
                     pause = POLL
-                    # The next look is shorter by the share of those who have been answered.
+                    # The next look is shorter by the share of the runs that have ended.
                     share = min(len(self._waiting) / asked, 1.0)
                     await asyncio.sleep(min(REST * share * (self.loop.time() - began), LONGEST_REST))
         except Exception as error:
@@ -141,7 +139,8 @@ class Watcher:
             await self._look_for_the_gone()
 
     async def _look_for_the_gone(self) -> None:
-        """Tell those whose run was not there last time either: one that a caller's transaction starts comes later."""
+        """Tell those whose run is missing for the second time. The first time it may still be about to appear: it may
+        have been started in a caller's transaction."""
         gone: set[str] = set()
         for some in _chunks(list(self._waiting)):
             gone.update(await self._store.read_gone(some))
