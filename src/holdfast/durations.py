@@ -1,7 +1,7 @@
-"""What users may write for a duration, read as whole microseconds. It knows no errors of the house.
+"""Reading durations as users write them, as whole microseconds.
 
-So it stands below them: an error that has a duration of its own can refuse nonsense where it is made.
-`model.durations` is what the other rooms use.
+It raises ValueError and imports nothing of Holdfast, so that even `errors` can use it: RetryAfter takes a duration. All
+other rooms use `model.durations`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _LONGEST = 1_000 * 366 * 86_400 * SECOND
 
 
 def read_duration(duration: Duration) -> int:
-    """The duration in microseconds. Raises ValueError, which says what is wrong with it, for what can't be one."""
+    """The duration in microseconds. Raises ValueError, which says what is wrong, for anything that is not a
+    duration."""
     found: float | None = None
     if isinstance(duration, timedelta):
         found = duration // timedelta(microseconds=1)
@@ -43,7 +44,7 @@ def read_duration(duration: Duration) -> int:
         raise ValueError("is not a duration")
     if found < 0:
         raise ValueError("is negative")
-    # Before it is rounded: more digits than a float can hold are an infinity.
+    # Before it is rounded: text with too many digits is an infinity as a float, and can't be rounded.
     if found > _LONGEST:
         raise ValueError("is longer than a thousand years")
     return round(found)

@@ -12,16 +12,16 @@ Exception
    │  ├─ NotInBody                        what only a body may call, such as a wait, inside a step
    │  ├─ IOInBody                         I/O, a thread or a client call inside a body
    │  └─ NeverAwaited                     a durable call whose result nobody looked at
-   ├─ CodecError
+   ├─ CodecError                          a value that can't be stored or read back
    │  ├─ BadArguments (also TypeError)    refused at start or at the call, never in the worker
    │  ├─ NotEncodable (also TypeError)
    │  ├─ NotDecodable (also ValueError)
    │  ├─ PayloadTooLarge (also ValueError)
    │  └─ BadPayload (also ValueError)
-   ├─ StoreError
-   │  ├─ StoreAway                        the database can't be reached: work pauses, nothing is lost
+   ├─ StoreError                          something about the database
+   │  ├─ StoreAway                        it can't be reached: work pauses, nothing is lost
    │  ├─ StoreTooNew                      its schema was written by a newer version
-   │  ├─ StoreClosed (also ClientClosed)  whoever had opened it has closed it
+   │  ├─ StoreClosed (also ClientClosed)  the store is not open, or was closed
    │  └─ LeaseLost
    ├─ UnknownWorkflow, RunNotFound, KeyTaken, RunEnded, NotRetryable, ClientClosed
    ├─ RunFailed, RunCancelled             what `result()` raises; RunFailed's __cause__ is the body's own exception
@@ -47,13 +47,13 @@ from holdfast.durations import EXPECTED, Duration, read_duration
 class HoldfastError(Exception):
     """The root of everything Holdfast raises on purpose.
 
-    Its message names the thing, says what was expected and ends with what to do. Errors of your own code and of drivers
-    that you brought along come through as they are.
+    Its message names the thing, says what was expected and ends with what to do. Errors of your own code, and of a
+    driver whose connection you passed in, are not translated.
     """
 
 
 class _AboutRun(HoldfastError):
-    """One that is about a certain run, and has its id."""
+    """An error about a certain run, with its id."""
 
     def __init__(self, message: str, run_id: str = "") -> None:
         super().__init__(message)
@@ -75,27 +75,27 @@ class DuplicateWorkflow(DefinitionError):
 
 
 class BadDuration(DefinitionError, ValueError):
-    """What was given is no duration: expected text such as "1h30m", seconds, or a timedelta.
+    """A value is not a duration: expected text such as "1h30m", seconds, or a timedelta.
 
-    Also raised for a datetime without a zone, or out of range, where a moment is expected.
+    Also raised where a moment is expected, for a datetime without a zone or out of range.
     """
 
 
 class BadCursor(DefinitionError, ValueError):
-    """What was given is no cursor: expected the `next` of an earlier page."""
+    """A value is not a cursor: expected the `next` of an earlier page."""
 
 
 class NoSuchStep(DefinitionError):
-    """The run has not asked for the step at which it is to be forked, or has ended in the turn that asked for it.
+    """The run never asked for the step at which it is to be forked, or ended in the very turn that asked for it.
 
-    `client.journal(run_id)` and `holdfast journal` show the keys that it has asked for.
+    `client.journal(run_id)` and `holdfast journal` show the keys of the steps that it has asked for.
     """
 
 
 class MisplacedCall(HoldfastError):
-    """A call was made where it can't work.
+    """A call was made where it can't work, such as a blocking call inside a running event loop.
 
-    A client in a body, a blocking call inside a running event loop, and what stands below.
+    The classes derived from this one say more.
     """
 
 
@@ -117,16 +117,17 @@ class NotInBody(MisplacedCall):
 class IOInBody(MisplacedCall):
     """A workflow body tried to do I/O or to leave its deterministic loop. Move that into a step.
 
-    It blocks the run and never enters the body: nothing is lost, and fixed code goes on. What asyncio would do outside
-    is refused always; files, sockets, threads, subprocesses and `time.sleep` in tests and under `holdfast dev`.
+    It blocks the run and can't be caught by the body: nothing is lost, and the run goes on with fixed code. I/O through
+    asyncio is always refused; files, sockets, threads, subprocesses and `time.sleep` are refused in tests and under
+    `holdfast dev`.
     """
 
 
 class NeverAwaited(MisplacedCall):
     """A durable call was made and nobody ever looked at its result.
 
-    It blocks the run when its body ends, and names the line: write `await`, or look at the Pending. Fixed code goes on.
-    """
+    It blocks the run when its body ends, and names the line: write `await`, or look at the Pending. The run goes on
+    with fixed code."""
 
 
 class CodecError(HoldfastError):
@@ -136,29 +137,29 @@ class CodecError(HoldfastError):
 class BadArguments(CodecError, TypeError):
     """Arguments that don't fit the function's signature or annotations.
 
-    `client.start` raises it before anything is written; in a body it fails the run where the call stands.
+    `client.start` raises it before anything is written. In a body the call raises it.
     """
 
 
 class NotEncodable(CodecError, TypeError):
-    """A value that can't be stored; the message holds its type and its path, or what its own code raised when read.
+    """A value that can't be stored. The message says where it is and of which type, or what it raised when it was read.
 
-    Annotate it with a type that can (dataclasses, pydantic, msgspec, attrs, plain data), or return something smaller. A
-    step whose result can't be stored fails once and is not tried again: it would do its work a second time.
+    Annotate it with a type that can be stored (dataclasses, pydantic, msgspec, attrs, plain data), or return something
+    simpler. A step whose result can't be stored fails and is not retried: it would do its work a second time.
     """
 
 
 class NotDecodable(CodecError, ValueError):
-    """Stored bytes that don't fit the annotation they are read by.
+    """Stored bytes that don't fit the annotation by which they are read.
 
-    It blocks a run whose types have changed: give new fields a default, or deploy the types that fit.
+    It blocks a run whose types have changed: give new fields a default, or deploy types that fit.
     """
 
 
 class PayloadTooLarge(CodecError, ValueError):
-    """A value whose encoding is larger than the limit.
+    """A value whose encoding is larger than the limit: 4 MiB unless `max_payload` says otherwise.
 
-    4 MiB unless `max_payload` says otherwise. Store large data elsewhere and pass its address.
+    Store large data elsewhere and pass its address.
     """
 
 
@@ -167,60 +168,57 @@ class StoreError(HoldfastError):
 
 
 class StoreAway(StoreError):
-    """The database can't be reached or is read-only or full. Work pauses and goes on when it is back.
+    """The database can't be reached, is read-only or is full. Work pauses and goes on when it is back.
 
-    Workers wait by themselves. A client's call may be made again: what it asked for may have happened or not, so start
-    with a `key` and send with a `message_id`.
+    Workers wait by themselves. A client's call may have taken effect or not. It may be made again: that is safe for a
+    start with a `key` and for a message with a `message_id`.
     """
 
 
 class StoreTooNew(StoreError):
-    """The schema in the database is newer than this version of Holdfast understands.
+    """The database's schema is newer than this version of Holdfast can work with. Nothing was changed.
 
-    Deploy the newer version here, too. Nothing was changed.
+    Deploy the newer version here, too.
     """
 
 
 class LeaseLost(StoreError):
-    """This worker no longer holds what it works on: another one has taken it over, or may do so at any time.
+    """This worker no longer owns the runs that it works on: others have taken them over, or may do so at any time.
 
-    The worker drops the run at once and goes on with others; nothing of the refused turn was written.
+    The worker drops them at once. Nothing of a refused turn was written.
     """
 
 
 class UnknownWorkflow(HoldfastError):
-    """No worker has ever registered a workflow of that name, or the one that is to drive a run does not serve it.
+    """No worker has ever registered a workflow of that name; or the worker that is to drive a run does not serve it.
 
-    Raised by starts by name: start a worker that has it, or give the function instead of its name. And by a drive:
-    give that worker the run's workflow, in its version, and its queue.
+    If a start by name raises it, start a worker that has the workflow, or give the function instead of its name. If a
+    drive raises it, give its worker the run's workflow, in the run's version, and the run's queue.
     """
 
 
 class RunNotFound(HoldfastError):
     """There is no run with that id or key in this namespace.
 
-    It was never started, or is gone after its retention; or the client has another namespace or database.
+    It was never started, or was removed after its retention, or is in another namespace or database.
     """
 
 
 class KeyTaken(_AboutRun):
-    """`on_conflict="raise"`: a run with that key exists already.
+    """A run with that key exists already, and the start said `on_conflict="raise"`.
 
-    `run_id` is that run. Also raised when a retry's key has gone to another run meanwhile.
-    """
+    `run_id` is that run. Also raised by a retry whose key another run has taken, and where an id belongs to another
+    run."""
 
 
 class RunEnded(HoldfastError):
-    """The run has ended already, so there is nobody to tell.
-
-    Raised by signals, hooks and pauses. Nothing was changed.
-    """
+    """The run has ended already, so it can't be sent a message or paused. Nothing was changed."""
 
 
 class NotRetryable(_AboutRun):
     """Only a run that failed or was cancelled can be retried.
 
-    A live one goes on by itself; of a completed one `client.fork` makes another.
+    A live run goes on by itself. From a completed run, `client.fork` makes another one.
     """
 
 
@@ -229,13 +227,14 @@ class ClientClosed(HoldfastError):
 
 
 class StoreClosed(StoreError, ClientClosed):
-    """The store is not open: whoever had opened it, such as a client, has closed it. Nothing was done."""
+    """The store is not open: it was never opened, or was closed, perhaps by the client that had opened it. Nothing was
+    done."""
 
 
 class RunFailed(_AboutRun):
     """The run ended as failed. `__cause__` is the exception that left its body.
 
-    Raised by `run.result()`. `client.retry(run_id)` goes on from the failed step, when its reason is mended.
+    Raised by `run.result()`. When the reason is mended, `client.retry(run_id)` goes on from the failed step.
     """
 
 
@@ -243,7 +242,8 @@ class RunCancelled(_AboutRun):
     """The run ended as cancelled.
 
     Raised by `run.result()`, and in a body that waits for a child that was cancelled. It is an Exception, unlike
-    CancelledError, which cancels the run that it is raised in. `__cause__` says what could not be undone, if anything.
+    CancelledError, which cancels the run in which it is raised. `__cause__` says what could not be compensated, if
+    anything.
     """
 
 
@@ -251,41 +251,39 @@ class JournalDiverged(HoldfastError):
     """The code no longer matches the run's journal. The run is intact; a fixed deploy lets it go on.
 
     The message says what the journal holds, what the code asked for, and where. Nothing was executed or written. Use
-    `holdfast.patched` or another version to change code under live runs, and `holdfast replay` to find out beforehand.
+    `holdfast.patched` or a new version to change code under live runs, and `holdfast replay` to try it beforehand.
     """
 
 
 class JournalLimitReached(HoldfastError):
-    """The run's journal has reached its limit; `continue_as_new` begins a fresh one.
+    """The run's journal has reached its limit: 50,000 inputs unless `@workflow(journal_limit=)` says otherwise.
 
-    50,000 inputs, unless `@workflow(journal_limit=)` says otherwise; there was a warning at 10,000. For many items use
-    `holdfast.map`.
+    There was a warning at 10,000. `continue_as_new` begins a fresh journal; for many items use `holdfast.map`.
     """
 
 
 class DeadlineExceeded(HoldfastError, TimeoutError):
     """The run did not end before its deadline.
 
-    It was cancelled, its cleanup and its compensations have run, and it ended as failed with this.
+    It was cancelled, its cleanup and its compensations have run, and it ended as failed with this error.
     """
 
 
 class RunCrashed(HoldfastError):
     """The run took its worker down again and again without progress, and was stopped.
 
-    After `@workflow(max_crashes=)` claims from which no progress came, five by default, none of its steps begins again.
-    Its body is looked at once more: one that only waits is innocent, and only that tells it from one that kills. Runs
-    are executed one at a time from their second crash on, so a number below three may also stop one that was claimed
-    together with the guilty one and never came to begin. Look for what kills the process (memory, a native crash); then
-    `client.retry` goes on where it was.
+    After `@workflow(max_crashes=)` claims without progress, five by default, none of its steps begins again. Its body
+    is advanced once more, because a run that turns out only to wait is innocent. From their second crash on, runs are
+    executed one at a time. So a number below three may also stop a run that was merely claimed together with the guilty
+    one. Look for what kills the process, such as memory or a native crash; then `client.retry` goes on where it was.
     """
 
 
 class StepFailed(HoldfastError):
     """A step failed with an exception whose own class can't be rebuilt here.
 
-    `type` is the name of that class, `traceback` its text, which is also a note: whoever prints it sees what it was and
-    where. It is raised in the body in place of it, on replay, too.
+    `type` is the name of that class, and `traceback` the text of its traceback, which is also added as a note, so that
+    printing this error shows both. The body gets it in place of the original exception, on every replay, too.
     """
 
     def __init__(self, message: str, type: str = "", traceback: str = "") -> None:
@@ -297,67 +295,69 @@ class StepFailed(HoldfastError):
 class StepTimeout(HoldfastError, TimeoutError):
     """One attempt of a step took longer than its timeout.
 
-    It is retried like any other error. A step in a thread can't be stopped: it goes on, and its result is dropped.
+    The step is retried as after any other error. A step in a thread can't be stopped: it goes on, and its result is
+    dropped.
     """
 
 
 class WaitTimeout(HoldfastError, TimeoutError):
     """What a wait waited for did not come in time.
 
-    Not raised where `default=` was given. The wait has taken nothing: what comes later is there for the next one.
-    """
+    Not raised if `default=` was given. The wait has taken nothing: a message that comes later is there for the next
+    wait."""
 
 
 class NotCompensated(HoldfastError):
     """Something that a run has done could not be undone after it failed or was cancelled.
 
-    The others were. It is a cause or a note of the run's error, and names the step: somebody has to look.
+    All other compensations have run. This error is the cause of the run's error, or a note on it, and names the step:
+    somebody has to look.
     """
 
 
 class AlreadyCompensated(HoldfastError):
-    """The run has undone what it had done, so it can't go on where it stopped.
+    """The run has undone what it had done, so it can't go on where it stopped. Nothing was changed.
 
-    Start another one. Raised by `client.retry`; nothing was changed.
+    Raised by `client.retry`. Start another run instead.
     """
 
 
 class HookNotFound(HoldfastError):
     """There is no hook with that token.
 
-    The token is wrong, or its run is gone. Compare the address that was called with the one handed out.
+    The token is wrong, or its run was removed. Compare the token with the one that was handed out.
     """
 
 
 class HookUsed(HoldfastError):
-    """The hook was resumed before; it is delivered once.
+    """The hook was resumed before, and can be resumed only once.
 
-    A repeat with the same `message_id` is no error.
+    To resume it again with the same `message_id` is no error.
     """
 
 
 class HookExpired(HoldfastError):
-    """The hook's time is over.
+    """The hook has expired.
 
-    The run has been told: its `wait()` raised WaitTimeout.
+    The run knows: its `wait()` has raised WaitTimeout.
     """
 
 
 class BadPayload(CodecError, ValueError):
     """A message's payload does not fit what its receiver expects.
 
-    Raised where it is sent: nothing was delivered, and the wait or the hook is still open for one that fits.
+    Raised where it is sent. Nothing was delivered, and the wait or hook is still open for a payload that fits.
     """
 
 
 class FatalError(HoldfastError):
-    """Raise it (or a subclass) in a step to fail at once, whatever the retry policy says."""
+    """Raise it, or a subclass, in a step to make the step fail at once, whatever its retry policy says."""
 
 
 class RetryAfter(HoldfastError):
-    """Raise it in a step to be tried again after `delay` instead of the policy's own delay.
+    """Raise it in a step to have the step tried again after `delay`, instead of the delay of its retry policy.
 
-    It counts as an attempt like any other error. What is no duration raises BadDuration where it is made.
+    The attempt counts as after any other error. Raises BadDuration where it is made if `delay` is not a duration.
     """
 
     def __init__(self, delay: Duration, message: str = "") -> None:
@@ -369,12 +369,12 @@ class RetryAfter(HoldfastError):
         self.delay = delay
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # It may come out of a process pool, which makes it anew by what it is called with.
+        # A process pool pickles it. Unpickling calls the class, by default with `args`, which lack the delay.
         return type(self), (self.delay, *self.args), self.__dict__
 
 
 class Continued(BaseException):
-    """The body ends here and another run goes on: thrown by `continue_as_new`. Never catch it."""
+    """Raised by `continue_as_new` to end the body; another run goes on. Never catch it."""
 
     def __init__(self, workflow: Any, plain: bytes) -> None:
         super().__init__("continue_as_new() ends this run; let it pass")
@@ -383,7 +383,7 @@ class Continued(BaseException):
 
 
 class Suspended(BaseException):
-    """The run is being put away: thrown into its body so that it ends. Never catch it."""
+    """Raised in a body that is being put away, so that it ends. Never catch it."""
 
 
 def blocking_error(report: str) -> HoldfastError:

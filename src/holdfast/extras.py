@@ -1,6 +1,6 @@
-"""Packages that Holdfast can do without: loaded when something needs them, never by `import holdfast`.
+"""Optional packages: they are loaded when something needs them, never by `import holdfast`.
 
-This is the only place that imports a package of somebody else by name at run time.
+Only here are packages of others imported by name at run time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def load_extra(module: str, *, extra: str, needed_by: str) -> Any:
 
 
 def find_extra(module: str) -> Any | None:
-    """A module that makes things better where it is installed, else None."""
+    """A module of a package that is used if it is installed; else None."""
     try:
         return importlib.import_module(module)
     except ImportError:

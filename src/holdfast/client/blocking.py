@@ -369,7 +369,8 @@ class Client:
         return self._portal.call(self._client.workflows())
 
     def _inside(self, connection: Any, work: Coroutine[Any, Any, T]) -> T:
-        """Do it through the portal; or, in a transaction of the caller's, right here: connections mind their thread."""
+        """Do it through the portal; with a caller's blocking connection, on this thread, for such connections may only
+        be used on their own."""
         if connection is None:
             return self._portal.call(work)
         try:
@@ -388,12 +389,12 @@ class Client:
 
 
 def _close(client: weakref.ref[Client]) -> None:
-    """The program ends."""
+    """Close the client at the end of the program, if it is still there."""
     if (left := client()) is not None:
         left.close()
 
 
 def _abandon(portal: Portal, client: AsyncClient, at_exit: Callable[[], None]) -> None:
-    """A client was collected: on whichever thread, at whichever moment, so nothing is waited for."""
+    """Close what a collected client has left. It may be called on any thread at any moment, so it must not wait."""
     atexit.unregister(at_exit)
     portal.close(client.close, wait=False)
