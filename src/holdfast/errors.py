@@ -127,7 +127,8 @@ class NeverAwaited(MisplacedCall):
     """A durable call was made and nobody ever looked at its result.
 
     It blocks the run when its body ends, and names the line: write `await`, or look at the Pending. The run goes on
-    with fixed code."""
+    with fixed code.
+    """
 
 
 class CodecError(HoldfastError):
@@ -208,7 +209,8 @@ class KeyTaken(_AboutRun):
     """A run with that key exists already, and the start said `on_conflict="raise"`.
 
     `run_id` is that run. Also raised by a retry whose key another run has taken, and where an id belongs to another
-    run."""
+    run.
+    """
 
 
 class RunEnded(HoldfastError):
@@ -304,7 +306,8 @@ class WaitTimeout(HoldfastError, TimeoutError):
     """What a wait waited for did not come in time.
 
     Not raised if `default=` was given. The wait has taken nothing: a message that comes later is there for the next
-    wait."""
+    wait.
+    """
 
 
 class NotCompensated(HoldfastError):

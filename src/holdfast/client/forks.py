@@ -3,7 +3,8 @@
 The cut is at a step. Without a `result` the new run asks for the step anew, and for all that was asked together with
 it. With a `result`, that is the step's result in the new run. Recorded results of steps that were asked for before the
 cut are kept. The new run is the first of a chain of its own, so its steps have idempotency keys of their own. Up to the
-cut its body draws what the other run's body drew; from there on it has a seed of its own."""
+cut its body draws what the other run's body drew; from there on it has a seed of its own.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ class InputTest:
     Arguments are stored by position, including most of those that were given by name. Their names come from what
     workers have declared for the run's version, from the workflow if this client has started runs of it, or from the
     workflow in the filter. If the names are needed and nobody knows them, it can't be decided whether the run is meant.
-    That is remembered, and `check` raises an error."""
+    That is remembered, and `check` raises an error.
+    """
 
     def __init__(
         self,

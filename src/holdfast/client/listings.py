@@ -105,7 +105,8 @@ async def live_runs(connection: Connection, where: RunFilter) -> list[RunRecord]
 
     Pages are read one after the other. A run that continues as new in between is on none of them: it has ended when its
     page is read, and its successor is newer than all pages. So the runs that were created since are read, too, and
-    those added whose chains were not seen and did not begin meanwhile."""
+    those added whose chains were not seen and did not begin meanwhile.
+    """
     live = narrowed(where, LIVE)
     if live is None:
         return []

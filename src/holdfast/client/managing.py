@@ -160,7 +160,8 @@ class Managing(Connected):
 
         Steps in flight end, and their results are recorded and delivered on resume. Timers wait, the deadline does not,
         and a cancel still acts. If the run has continued as new, the run that goes on is paused. Raises RunNotFound,
-        and RunEnded for a run that has ended."""
+        and RunEnded for a run that has ended.
+        """
         refuse_in_body("client.pause()", "do it in a step")
         return await self._set_paused(which, True)
 
@@ -168,7 +169,8 @@ class Managing(Connected):
         """Let a paused run go on, or all runs that a filter lets through. Returns how many were paused until now.
 
         If the run has continued as new, the run that goes on is resumed. Raises RunNotFound, and RunEnded for a run
-        that has ended."""
+        that has ended.
+        """
         refuse_in_body("client.resume()", "do it in a step")
         return await self._set_paused(which, False)
 
@@ -215,7 +217,8 @@ class Managing(Connected):
         """Remove an ended run, or all ended runs that a filter lets through, with all they own. Returns how many.
 
         A live run is never deleted: cancel it first. A run that has continued as new is not deleted while a caller's
-        own transaction (`connection=`) that has sent to it is open. Raises RunNotFound."""
+        own transaction (`connection=`) that has sent to it is open. Raises RunNotFound.
+        """
         refuse_in_body("client.delete()", "do it in a step")
         if isinstance(which, RunFilter):
             ended = [record async for record in matching(self._connection, which, ENDED)]

@@ -1,7 +1,8 @@
 """The portal: an event loop in a thread of its own, through which blocking code calls async code.
 
 The thread starts with the first call and is a daemon. It ends with `close`, or when the client is collected, or with
-the program. A forked process does not have the thread, so the portal starts another one there."""
+the program. A forked process does not have the thread, so the portal starts another one there.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 The new run begins with the old run's history and a `run_retrying` entry, at which replay makes its cut: recorded
 results of steps that were asked for before the last failure are kept, and the failed step is open again. The new run
-belongs to the old one's chain and goes on with its life, so that steps keep their idempotency keys."""
+belongs to the old one's chain and goes on with its life, so that steps keep their idempotency keys.
+"""
 
 from __future__ import annotations
 
@@ -178,7 +179,8 @@ def _ended_by_force(entries: Sequence[Entry]) -> bool:
     """Whether a cancel by force has ended a run that could have gone on. Then nothing of its history is cut off.
 
     It is otherwise if the run was blocked, say because its code did not match its journal: the retry may come with
-    mended code, and goes on from the last failure, or the last input, as after any other end."""
+    mended code, and goes on from the last failure, or the last input, as after any other end.
+    """
     is_forced = any(isinstance(entry, Claimed) and entry.worker_id == FORCED for entry in entries[-2:-1])
     return is_forced and isinstance(entries[-1], Stopped) and not entries[-1].was_blocked
 

@@ -96,7 +96,8 @@ class AsyncRun(Generic[R_co]):
 
     `status` and `record` are what was last seen; `refresh` looks again. If the run continues as new, waiting goes on
     with the run that goes on. When the database can't be reached, waiting goes on until it is back; other calls raise
-    StoreAway."""
+    StoreAway.
+    """
 
     __slots__ = (
         "_connection", "_key", "_last_id", "_record", "_status", "_workflow", "_workflow_name", "created", "id",

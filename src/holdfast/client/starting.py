@@ -59,7 +59,8 @@ class Starter:
         """Create one run, or return the one that exists, as `on_conflict` says.
 
         `is_served`: the caller is going to execute the run itself. `version`: the version to start, of a workflow that
-        is given by name."""
+        is given by name.
+        """
         store, name, place, [input] = await self._prepared(workflow, [call], is_served, connection, version=version)
         new = self._connection.traced(new_run(name, place, input, options))
         while True:

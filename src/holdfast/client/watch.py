@@ -3,7 +3,8 @@
 However many wait, at most one query to the store is under way: which of these runs have ended? It is asked for runs
 that somebody has just begun to wait for, for all of them when the store says that something changed, and now and then
 in case news was lost. A run that was deleted will never be seen to end, so more rarely it is asked which of the runs
-are gone. Soon after the last one has stopped waiting, there is no task, no subscription and no query."""
+are gone. Soon after the last one has stopped waiting, there is no task, no subscription and no query.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ A batch is sent whole. If the server refuses it, because a lock was not free in 
 of a value that it can't hold, the batch is split in halves, and these again, down to the one item at fault. That item
 is told to come again, or that it can never be stored. Every write may be sent twice, so it does no harm if a part of
 the batch was written before. If another commit has just taken the id of a child, the child is found and joined the next
-time."""
+time.
+"""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ async def continue_runs(tx: Transaction, successors: Sequence[tuple[int, NewRun]
     """Create the successors of runs, given by number, that have just ended as continued.
 
     The inboxes are moved by a later statement than the hooks. Whoever is just resuming a hook has its row locked, so
-    the payload is in the inbox by the time that the hooks have been moved."""
+    the payload is in the inbox by the time that the hooks have been moved.
+    """
     columns = await columns_of(tx, [Creation(run) for _, run in successors])
     moved = await tx.all("continue_runs", {**columns, "runs": [number for number, _ in successors], "now": now})
     await tx.all("move_messages", {"runs": [old for old, _ in moved], "successors": [new for _, new in moved]})

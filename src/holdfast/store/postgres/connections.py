@@ -175,7 +175,8 @@ def explained(error: BaseException, target: Target, *, was_open: bool = False) -
 
     `was_open`: this database has worked before. If it refuses us now, or something in it is missing, somebody has
     changed it, for example a password. That is an outage like any other, which must neither end a worker nor stop a
-    run."""
+    run.
+    """
     told = _told(error, target)
     if was_open and sqlstate(error).startswith(_CHANGING) and not isinstance(told, StoreAway):
         return StoreAway(f"{told}. Workers go on by themselves when that is set right")

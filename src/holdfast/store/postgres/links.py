@@ -105,7 +105,8 @@ class Link:
         """Do a deed in a transaction. `is_one`: it is a single statement, which is a transaction by itself.
 
         `is_hasty`: hardly wait for locks. If the server refuses something, its error is the `__cause__` of what is
-        raised."""
+        raised.
+        """
         async with self._lock:
             for left in range(tries - 1, -1, -1):
                 try:
@@ -286,7 +287,8 @@ class Pool:
     """A few links. A deed gets one that is free, or waits in line.
 
     Deeds hardly wait for locks here. Those that are tried again share half of the links: however many need the same
-    lock, other deeds go on."""
+    lock, other deeds go on.
+    """
 
     def __init__(self, link: Callable[[], Link], size: int) -> None:
         self._link = link
@@ -378,9 +380,7 @@ class HomeLinks:
 
     async def close_here(self) -> bool:
         """Close the link of the running loop: its user leaves, maybe with the loop. If anybody else uses it, the next
-        deed connects anew.
-
-        False: the server has not answered in time.
+        deed connects anew. False: the server has not answered in time.
         """
         link = self._links.get(asyncio.get_running_loop())
         return True if link is None else await link.close()

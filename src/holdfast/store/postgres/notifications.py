@@ -1,7 +1,8 @@
 """The text of a notification: who sent it, what may have happened, and how old that is.
 
 A process of an earlier version does not say what happened, so it may be anything. Such a process takes the name with
-the topics behind it for the sender's name, and looks, as it should."""
+the topics behind it for the sender's name, and looks, as it should.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:
 
     Messages to them that belong to a run that goes on are moved there first, and followers that missed their ends are
     told: afterwards nobody could. What belongs to their chains is removed by a later statement, which sees which runs
-    are left."""
+    are left.
+    """
     chains = list(dict.fromkeys(chain_id for _, _, chain_id in rows))
     asked = {"namespace_id": tx.namespace_id, "chains": chains}
     busy = {chain_id for (chain_id,) in await tx.all("hold_chains", asked)} if rows else set()

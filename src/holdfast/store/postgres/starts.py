@@ -1,7 +1,8 @@
 """Starting runs: many by one statement, with or without keys; one by one those that may take a key from its holder.
 
 A free key is taken by the insert itself: however many processes start with it at the same time, one run is created.
-What "restart", "replace" and a retry do about a held key is decided under a lock on that key."""
+What "restart", "replace" and a retry do about a held key is decided under a lock on that key.
+"""
 
 from __future__ import annotations
 

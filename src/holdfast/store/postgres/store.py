@@ -3,7 +3,8 @@ files.
 
 Turns have connections of their own (commits.py), and so have renewals: neither waits for anything else. Everything else
 shares a small pool, in which nobody waits long for a lock. The methods that send to runs are in messaging.py; those
-about matching events, values, streams and managing in life.py."""
+about matching events, values, streams and managing in life.py.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """`Transaction`, which the noun files work with (statements by name, the time, and news to tell), and `Known`.
 
 A `Transaction` neither begins nor commits: whoever makes it does. `execute` is a coroutine function even where a
-caller's own driver blocks: then it never suspends, and can be driven without an event loop."""
+caller's own driver blocks: then it never suspends, and can be driven without an event loop.
+"""
 
 from __future__ import annotations
 

@@ -143,7 +143,8 @@ async def lost_by_server(
     claim.
 
     To accept such a turn would leave a hole in the journal. The run goes on from what is there, and steps execute
-    again."""
+    again.
+    """
     unsure = [run_id for run_id in asked if run_id in tx.known.unsure]
     if not unsure:
         return {}

@@ -73,7 +73,8 @@ async def resume_hook(
     """Deliver a payload to an open hook, or say why that can't be done: see above for who wins.
 
     In a caller's own transaction the row is not deleted: a turn that closes the hook would have to wait until the
-    caller commits. Those who come second see what became of the hook by a later statement."""
+    caller commits. Those who come second see what became of the hook by a later statement.
+    """
     if is_guest and (found := await find_hook(tx, token)) is not None:
         await hold_chain(tx, found.run_id)
     given = {"namespace_id": tx.namespace_id, "token": token, "message_id": message_id, "now": await tx.now(now)}

@@ -2,7 +2,8 @@
 
 NOTIFY is sent after a commit, by a statement of its own, and no more often than every few milliseconds: as part of a
 commit it would make all commits of the database wait in line. It is a hint. While nothing can be heard, because a
-pooler is in between or the listening connection is down, subscribers are told to look for themselves."""
+pooler is in between or the listening connection is down, subscribers are told to look for themselves.
+"""
 
 from __future__ import annotations
 

@@ -143,7 +143,8 @@ async def release_strays(
     """Hand back runs that this worker got by a claim whose answer was lost.
 
     The generation is a fence: a claim that was sent before this and is executed after it does nothing; nor does this,
-    if it is executed after a later release."""
+    if it is executed after a later release.
+    """
     at = await tx.now(now)
     if generation is not None:
         params = {"namespace_id": tx.namespace_id, "id": worker_id, "generation": generation}

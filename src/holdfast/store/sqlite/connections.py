@@ -2,7 +2,8 @@
 
 SQLITE_BUSY never leaves this file: the write lock is asked for again every millisecond, since SQLite's own waiting
 backs off to a tenth of a second and starves whoever comes third. A process that has just had the lock lets those who
-wait go first: asking every millisecond is no match for asking again at once. Errors of the disk become StoreAway."""
+wait go first: asking every millisecond is no match for asking again at once. Errors of the disk become StoreAway.
+"""
 
 from __future__ import annotations
 
@@ -146,7 +147,8 @@ def connect(
 
     `is_lent`: a transactional step will get it. In memory there is one connection only, so that one may always be lent.
     `look` is called for a file that is not in WAL mode yet, and may refuse it: to set the mode writes into the file,
-    which may be somebody else's."""
+    which may be somebody else's.
+    """
     try:
         if path == MEMORY:
             connection = _connection(MEMORY, uri=False, factory=LentConnection)

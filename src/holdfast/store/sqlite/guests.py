@@ -2,7 +2,8 @@
 
 The store need not be open, and is not opened here: to open it may need the write lock, which the caller may hold. If
 the caller is in no transaction, one is begun that may write from the start, so that what it reads still holds when it
-writes. It is left open for the caller to commit, unless the connection commits each statement by itself."""
+writes. It is left open for the caller to commit, unless the connection commits each statement by itself.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 SQLite itself removes a log only with the last connection. If somebody else removes it, an open connection goes on
 writing into the removed file, and nobody finds again what is committed there. The next process begins another log, and
 the two logs know nothing of each other. So a process whose log was removed never opens that database again: SQLite
-would mix what it still has of the old log with the new one."""
+would mix what it still has of the old log with the new one.
+"""
 
 from __future__ import annotations
 

@@ -61,7 +61,8 @@ class SqliteStore(LifeStore):
     """Runs in one SQLite file, or in memory, where each store is a database of its own.
 
     With `inline` there are no threads: each call is done before its coroutine first suspends. Simulations need that
-    order. `clock` takes the place of the host's clock wherever `now` is not given."""
+    order. `clock` takes the place of the host's clock wherever `now` is not given.
+    """
 
     is_remote = False
 

@@ -3,7 +3,8 @@
 There is no timer and no delay: a job that comes alone is one commit; under load, all jobs that queued up during a
 commit are the next one. Answers leave after the commit. A job that fails, fails alone; if the database fails, all jobs
 of the group fail and nothing happened. A turn that is a single statement, with no other job in line, may be committed
-by its caller: see pace.py."""
+by its caller: see pace.py.
+"""
 
 from __future__ import annotations
 
