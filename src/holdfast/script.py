@@ -245,8 +245,8 @@ async def _tell_unserved(client: AsyncClient, run_id: str, worker: Worker, told:
         told.add(lane)
         _log.error(
             "the run %s waits for a worker that has the workflow %r in version %r on queue %r, and none is alive: "
-            "holdfast.run serves what a body names of its globals and closures; import this one at the top of the "
-            "module and call it by its name there, or run a worker that has it",
+            "holdfast.run serves the workflows that a body names among its globals and closures; import this one at "
+            "the top of the module and call it by that name, or run a worker that has it",
             record.id, record.workflow, record.version, record.queue,
         )  # fmt: skip  # a name a line would be a page
 

@@ -340,10 +340,10 @@ def test_what_a_body_waits_for_can_t_be_resolved_from_outside(begin):
         note("woken by nobody that the journal knows")
 
     drive = begin(body)
-    with pytest.raises(NotInBody, match="let others send a signal"):
+    with pytest.raises(NotInBody, match="others can send the run a signal"):
         events[0].set()
     assert begin(body, runners=drive.runners).notes == []
-    with pytest.raises(IOInBody, match="let others send a signal"):
+    with pytest.raises(IOInBody, match="others can send the run a signal"):
         drive.complete("double")
     assert drive.notes == []
 

@@ -105,7 +105,7 @@ async def test_what_nobody_has_is_named_and_the_run_goes_on_when_a_worker_has_it
         await until(lambda: told(caplog) or len(looks) > 50)
         [line] = told(caplog)
     assert "the workflow 'kid' in version '1' on queue 'default'" in line
-    assert line.endswith("by its name there, or run a worker that has it")
+    assert line.endswith("call it by that name, or run a worker that has it")
 
 
 async def test_it_is_said_once(database_url, caplog, looks):

@@ -172,9 +172,9 @@ async def test_an_end_that_can_t_be_told_says_so_in_the_run_and_why_in_the_log(d
     async with stage(database_url, body) as on:
         error = await failure_of(await on.client.start(body))
     assert type(error) is StepFailed
-    assert str(error) == "the step 'fails' has ended, and what it came to can't be told: the worker's log says why"
+    assert str(error) == "the step 'fails' has ended, but its outcome can't be recorded: the worker's log says why"
     (line,) = [one for one in caplog.records if one.levelno == logging.ERROR and one.exc_info]
-    assert "has ended, and what it came to can't be told" in line.message
+    assert "has ended, but its outcome can't be recorded" in line.message
     assert str(line.exc_info[1]) == "closed"
 
 
@@ -218,7 +218,7 @@ async def test_a_codec_that_can_t_write_a_failure_leaves_no_attempt_open(databas
         run = await on.client.start(body)
         assert await run.result(PATIENCE) == 1
         assert b"secret" not in b"".join(row.data for row in await on.store.read_journal(run.id))
-    assert caught == ["the step 'fails' has ended, and what it came to can't be told: the worker's log says why"]
+    assert caught == ["the step 'fails' has ended, but its outcome can't be recorded: the worker's log says why"]
 
 
 class Broken(logging.Filter):

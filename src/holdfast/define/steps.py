@@ -64,8 +64,8 @@ class Step(Generic[P, R]):
         # every attribute.
         if hasattr(type(fn), "continue_as_new"):
             raise DefinitionError(
-                f"{name_of(fn)!r} is a workflow, which no step can be made of, nor what undoes one; "
-                "expected a function, which may start it with a client"
+                f"{name_of(fn)!r} is a workflow, and can be neither a step nor a compensation; expected a function, "
+                "which may start it with a client"
             )
         self.fn = fn
         self.name = checked_name(name if name is not None else name_of(fn))

@@ -359,9 +359,9 @@ class Calls:
     def refuse_outsider(self) -> NoReturn:
         """Refuse a call by which somebody outside resolves what the body waits for: no replay could repeat that."""
         what = (
-            f"an asyncio object of the body of {self.run!r} was used from outside, as by a thread that it or a library "
-            "began, or a step that sets an Event of it; move this into a step: have that do what a thread is to do, "
-            "let it return what its body is to know, and let others send a signal"
+            f"an asyncio object of the body of {self.run!r} was used from outside, such as by a thread that a library "
+            "began, or by a step that sets one of its Events; move this into a step: let it do the thread's work and "
+            "return what the body needs to know; others can send the run a signal"
         )
         self._stop(IOInBody(what))
         raise NotInBody(what)

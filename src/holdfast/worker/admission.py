@@ -185,7 +185,7 @@ class Admission(Turns):
     def _stop_crashing(self, held: Held, *, has_undone: bool) -> None:
         advice = "then retry the run"
         if has_undone:
-            advice = "and undo by hand what it has not undone yet: its journal says what it has, so it can't be retried"
+            advice = "and undo by hand what it has not undone yet, as its journal shows; it can't be retried any more"
         error = RunCrashed(
             f"{held.info!r} was claimed {held.crashes} times by workers that died before it got on; its max_crashes is "
             f"{held.workflow.max_crashes}, so it was stopped; find out what its open step does to the process, {advice}"

@@ -92,9 +92,9 @@ def recorded_part(attempt: Attempt) -> bytes | None:
 def _untold(attempt: Attempt, problem: BaseException) -> StepFailed:
     """The error that stands for one that can't be recorded."""
     with suppress(Exception):  # a filter of the application's may fail, too
-        _log.error("%r has ended, and what it came to can't be told", attempt, exc_info=problem)
+        _log.error("%r has ended, but its outcome can't be recorded", attempt, exc_info=problem)
     return as_final(
-        StepFailed(f"the step {attempt.key!r} has ended, and what it came to can't be told: the worker's log says why")
+        StepFailed(f"the step {attempt.key!r} has ended, but its outcome can't be recorded: the worker's log says why")
     )
 
 

@@ -47,7 +47,8 @@ def known_workflows(
         )
     if known.setdefault((CHUNK_RUNS.name, CHUNK_RUNS.version), CHUNK_RUNS).fn is not CHUNK_RUNS.fn:
         raise DuplicateWorkflow(
-            f"a workflow is named {CHUNK_RUNS.name!r}, as those runs are that holdfast.map makes; give it another name="
+            f"a workflow is named {CHUNK_RUNS.name!r}, the name of the runs that holdfast.map begins; give it another "
+            "name="
         )
     return known
 

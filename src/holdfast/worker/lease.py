@@ -206,8 +206,8 @@ class Pulse:
         if self._unheard != self._patience or self._advancing() is not None:
             return
         _log.warning(
-            "this worker's loop has been blocked for %s, and all of its runs with it; what is awaited must not block: "
-            "make such a step a `def`, which is given a thread. It is here:\n%s",
+            "this worker's loop has been blocked for %s, and all of its runs with it; a coroutine must not block: "
+            "make such a step a `def`, which executes in a thread. It is here:\n%s",
             spoken(self._unheard * 1_000_000 // _TICKS),
             self._stack(),
         )
