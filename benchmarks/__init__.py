@@ -1,10 +1,10 @@
 """The figures: what Holdfast does on this machine, beside what the machine itself can do, measured in the same run.
 
-    figures      what a figure is, and how rounds become one
+    figures      a figure, and how rounds make one
     scales       how much work each measurement does, in full and in a hurry
     subjects     the workflows that are measured
-    databases    what a measurement asks of a database, whichever it is
-    sqlite_files  postgres_servers                                       the two, each with its raw writers
+    databases    what a measurement needs of any database
+    sqlite_files  postgres_servers                                       the two databases, each with its raw writers
     backlogs     databases full of parked and finished runs
     ceiling      bare group commit: what the database can do without Holdfast
     throughput  fleet  steps  starts  replays  memory  claims  idle      one measurement each

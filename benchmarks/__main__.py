@@ -1,4 +1,4 @@
-"""python -m benchmarks: measure, print one table, write one JSON file. Wrong only if something broke, never if slow."""
+"""python -m benchmarks: measure, print one table, write one JSON file. It fails if something breaks, never if slow."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ APART: dict[str, Callable[[Scale, Path], list[Figure]]] = {
 NAMES = [*IN_A_STORE, *(name for name in APART if name not in IN_A_STORE)]
 STORES = ("SQLite", "Postgres")
 ONLY_IN = {"fleet": "Postgres"}
-"""Several processes on one file are several on one machine: not what a fleet is for."""
+"""On SQLite several processes share one file on one machine, which is not what a fleet is for."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns 1 if a measurement broke; the others are shown all the same."""
+    """Measure, print and write. Returns 1 if a measurement broke; the others are shown nevertheless."""
     asked = _parser().parse_args(argv)
     leave_in_order()
     spare_the_collector()  # As in a process of `holdfast worker`.
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     target: Path = asked.json or RESULTS / "bench.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     scale = QUICK if asked.quick else FULL
-    # Beside the results and not in the system's folder for such things, which may be in memory, where a commit is free.
+    # Next to the results, and not in the system's folder for temporary files: in memory a commit would cost nothing.
     with (
         tempfile.TemporaryDirectory(dir=target.parent, prefix="bench-", ignore_cleanup_errors=True) as home,
         closing(PostgresDatabases(durable=not asked.quick)) as postgres,
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _measures(
     names: Sequence[str], engines: Sequence[Engine], scale: Scale, folder: Path
 ) -> Iterator[tuple[str, str | None, Callable[[], list[Figure]]]]:
-    """A measurement's name, the store it is made in, and what makes it."""
+    """For each measurement: its name, its store, and the function that makes it."""
     for name in names:
         if name in APART:
             yield name, None, partial(APART[name], scale, folder)

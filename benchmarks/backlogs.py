@@ -1,6 +1,6 @@
-"""Databases full of parked and finished runs: copies, made in SQL, of one run of each kind that a worker made.
+"""Databases full of parked and finished runs: copies, made in SQL, of a parked and a finished run that a worker made.
 
-Whatever the schema says such a run looks like, these look like it. All stand in the lane that is claimed from.
+So they look as the schema says that such runs look. All are in the lane from which runs are claimed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _CHANGED = {
     "starts": {"number": "numbers.number"},
     "journal": {"run": "numbers.number"},
 }
-"""The columns in which a copy of a run differs from its model; the others are the model's."""
+"""The columns in which a copy of a run differs from its model."""
 _NUMBER = {"runs": "number", "starts": "number", "journal": "run"}
 
 
 @dataclass(slots=True)
 class Backlog:
-    """One database, what it is full of, and what was measured in it, in milliseconds."""
+    """A database full of runs, and what was measured in it, in milliseconds."""
 
     count: int
     place: Place
@@ -49,7 +49,7 @@ class Backlog:
 
 
 async def backlog(engine: Engine, count: int) -> Backlog:
-    """A database with so many parked and as many finished runs."""
+    """Make a database with `count` parked and as many finished runs."""
     place = await engine.place()
     store = await place.opened()
     parked = sleeper(is_async=True)
@@ -76,7 +76,7 @@ async def _make_models(
 
 
 async def _multiply(place: Place, workflow: str, count: int, lane_id: int) -> None:
-    """Copy the workflow's only run, whatever columns the schema gives it, so many times."""
+    """Copy the workflow's only run `count` times, whatever columns the schema gives it."""
     model = await number_of(
         place,
         f"SELECT runs.number FROM runs JOIN lanes ON lanes.id = runs.lane_id WHERE lanes.workflow = '{workflow}'",

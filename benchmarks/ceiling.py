@@ -1,8 +1,8 @@
-"""The ceiling: bare group commit, by the same driver, into the same table, of rows like the product's own.
+"""The ceiling: bare group commit, with the same driver, into the same table, of rows like Holdfast's own.
 
-Coroutines hand a row each to one writer and wait until it is committed; whatever is queued when a commit ends is the
-next one. No engine, no codec, no steps, no claims: no program that journals from asyncio, a commit before the next
-row, can be faster than this. The writers themselves are the databases' own.
+Each coroutine hands a row to one writer and waits until it is committed. Whatever is queued when a commit ends makes
+the next one. There is no engine, codec, step or claim. A program that journals from asyncio, and commits each row
+before the next, can't be faster. Each database has its own writers.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from holdfast.model import JournalRow
 from .databases import Engine, Row, Writer
 
 SKETCHED = {("SQLite", 100): 36_000, ("SQLite", 1000): 51_000, ("Postgres", 100): 24_000, ("Postgres", 1000): 31_000}
-"""Steps a second that the sketch made with which the design began, by store and runs at once. A third was promised of
-these, so they stand there, too, though nobody can measure them in the same run."""
+"""Steps a second of the sketch with which the design began, by store and runs at once. A third of these was promised,
+so they are shown as well, though nobody can measure them in the same run."""
 
 
 async def ceiling(engine: Engine, journal: Sequence[JournalRow], at_once: int, runs: int) -> float:
-    """Seconds by whichever way of inserting is faster."""
+    """Seconds by the fastest way of inserting."""
     gc.collect()
     return min([await group_commit(engine, journal, at_once, runs, way) for way in engine.ways])
 
 
 async def group_commit(engine: Engine, journal: Sequence[JournalRow], writers: int, runs: int, way: str) -> float:
-    """Seconds in which so many writers commit so many runs: row by row, each waiting for its commit."""
+    """Seconds in which `writers` coroutines commit these runs row by row, each waiting for its commit."""
     place = await engine.place()
     writer = await place.writer(way)
     numbers = iter(range(1, runs + 1))
@@ -47,7 +47,7 @@ async def _write(writer: Writer, numbers: Iterator[int], journal: Sequence[Journ
 
 
 async def bare(engine: Engine, journal: Sequence[JournalRow], batch: int, runs: int) -> float:
-    """Seconds in which a plain loop commits the same rows in batches, by whichever way of inserting is faster."""
+    """Seconds in which a plain loop commits the same rows in batches, by the fastest way of inserting."""
     rows = [_row(number, row) for number in range(1, runs + 1) for row in journal]
     took: list[float] = []
     for way in engine.ways:

@@ -1,4 +1,4 @@
-"""Workers in processes of their own: each says `ready`, prints what it was made for, and leaves when its input ends."""
+"""Workers in child processes. Each prints `ready`, then what it measures, and leaves when its input ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class Child:
-    """One such process."""
+    """One child process."""
 
     def __init__(self, process: Process) -> None:
         assert process.stdin is not None
@@ -24,7 +24,7 @@ class Child:
         self._output = process.stdout
 
     async def line(self) -> str:
-        """What it prints next."""
+        """The next line that it prints."""
         async with asyncio.timeout(PATIENCE):
             line = await self._output.readline()
         if not line:
@@ -37,12 +37,12 @@ class Child:
 
 
 def leave_in_order() -> None:
-    """Make a SIGTERM end this process as an exception does: servers are stopped, folders are deleted."""
+    """Let SIGTERM raise an exception in this process, so that servers are stopped and folders deleted."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 async def started(module: str, *arguments: str) -> Child:
-    """A child that is ready."""
+    """Start a child, and wait until it is ready."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", module, *arguments, cwd=ROOT, stdin=PIPE, stdout=PIPE
     )

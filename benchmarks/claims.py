@@ -1,7 +1,7 @@
-"""Claims: what it costs to take runs from a database that also holds a great many parked and finished ones.
+"""Claims: the cost of taking runs from a database that also holds very many parked and finished ones.
 
-And what it costs there after many more were claimed and ended while another transaction held an old snapshot open:
-nothing of what they left behind can be cleared away then.
+And the cost after many more runs were claimed and ended while another transaction held an old snapshot open: then the
+database can't clear away what they left behind.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ async def _claim(one: Backlog) -> None:
 
 
 async def _churn(one: Backlog, count: int) -> None:
-    """Start, claim and end so many runs."""
+    """Start, claim and end `count` runs."""
     for _ in range(0, count, _BATCH):
         await one.store.start_runs(_new_runs(one, _BATCH))
         claimed = await one.store.claim_runs("bench", [one.lane], _BATCH)

@@ -1,7 +1,7 @@
-"""Databases to measure in, with the product's own schema: what a measurement asks of SQLite and of Postgres alike.
+"""Databases to measure in, with Holdfast's own schema: what a measurement needs of SQLite and of Postgres.
 
-An engine makes places. A place is one database that nobody else uses: the product's store opens it, a raw connection
-looks at it from outside, and raw writers show what it can do without Holdfast. The same SQL asks both.
+An engine makes places. A place is one database for one measurement: Holdfast's store opens it, a raw connection watches
+it from outside, and raw writers show what it can do without Holdfast. The same SQL works in both.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from holdfast.store import Store
 from holdfast.store.stats import Stats
 
 PATIENCE = 300
-"""Seconds after which a measurement that does not get on is broken."""
+"""Seconds after which a measurement without progress counts as broken."""
 
 Row: TypeAlias = tuple[int, int, int, int, bytes]
 """A row of the journal: run, seq, epoch, at, data."""
 
 
 class MeasuredStore(Store, Protocol):
-    """A store that counts what it does."""
+    """A store that counts its statements."""
 
     stats: Stats
 
 
 class Writer(Protocol):
-    """Raw group commit: whatever is queued while a commit is under way is the next one."""
+    """Raw group commit: whatever is queued during a commit makes the next one."""
 
     async def commit(self, row: Row) -> None:
         """Returns when the row is durable."""
@@ -37,38 +37,38 @@ class Writer(Protocol):
 
 
 class Snapshot(Protocol):
-    """A transaction that stays open and keeps the database as it was."""
+    """An open transaction that keeps the database from clearing away what it may see."""
 
     async def close(self) -> None: ...
 
 
 class Place(Protocol):
-    """One database with the schema in it."""
+    """One database with the schema."""
 
     url: str
 
     async def opened(self) -> MeasuredStore: ...
 
     async def ask(self, question: str) -> Sequence[object] | None:
-        """The first row of an answer, as somebody outside gets it."""
+        """The first row of an answer, asked over the raw connection."""
 
     async def columns(self, table: str) -> list[str]: ...
 
     async def load(self, statements: Sequence[str]) -> None:
-        """Execute them in one transaction that does not wait for the disk."""
+        """Execute statements in one transaction that does not wait for the disk."""
 
     async def settle(self) -> None:
-        """After a load: let the database do now what it would otherwise do while something is measured."""
+        """After a load: let the database do its cleaning now, and not while something is measured."""
 
     async def hold(self) -> Snapshot: ...
 
     async def writer(self, way: str) -> Writer: ...
 
     async def bare(self, way: str, rows: Sequence[Row], batch: int) -> float:
-        """Seconds in which a plain loop commits these rows, so many at a time, with nobody waiting for any of them."""
+        """Seconds in which a plain loop commits these rows, `batch` at a time, and nobody waits for a row."""
 
     async def forget(self) -> None:
-        """Give the disk back: a round leaves nothing to the next one."""
+        """Free the disk, so that a round leaves nothing to the next one."""
 
 
 class Engine(Protocol):
@@ -76,15 +76,15 @@ class Engine(Protocol):
 
     name: str
     ways: tuple[str, ...]
-    """To insert a batch. All are tried; the fastest is the ceiling."""
+    """The ways to insert a batch. All are tried, and the fastest is the ceiling."""
     handed: str
-    """The way in which an event loop hands a row to another thread, as the product's store does."""
+    """The way in which an event loop hands a row to another thread, as Holdfast's store does."""
 
     async def place(self) -> Place: ...
 
 
 async def until_ended(place: Place, pause: float = 0.000_5) -> None:
-    """Wait until every run has ended. The database is asked, as somebody outside would see it."""
+    """Wait until every run has ended, by asking the database from outside."""
     await _until(place, "SELECT NOT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL)", pause)
     await refuse_failures(place)
 
@@ -100,7 +100,7 @@ async def until_parked(place: Place) -> None:
 
 
 async def refuse_failures(place: Place) -> None:
-    """A run that failed or is blocked is not what was to be measured."""
+    """Raise if a run has failed or is blocked: that was not to be measured."""
     found = await place.ask(
         "SELECT status, blocked FROM runs WHERE status IN ('failed', 'cancelled') OR blocked IS NOT NULL LIMIT 1"
     )
@@ -115,7 +115,7 @@ async def _until(place: Place, question: str, pause: float) -> None:
 
 
 async def number_of(place: Place, question: str) -> int:
-    """The answer to a question that has one number for an answer."""
+    """The answer to a question whose answer is one number."""
     row = await place.ask(question)
     assert row is not None
     assert isinstance(row[0], int)
@@ -123,14 +123,14 @@ async def number_of(place: Place, question: str) -> int:
 
 
 async def first_journal(store: Store, place: Place) -> list[JournalRow]:
-    """The journal of the first run in the database: what a row looks like."""
+    """The journal of the first run in the database, as an example of its rows."""
     row = await place.ask("SELECT id FROM runs ORDER BY number LIMIT 1")
     assert row is not None
     return await store.read_journal(str(row[0]))
 
 
 def answer(futures: Sequence[asyncio.Future[None]], error: Exception | None) -> None:
-    """Tell everybody whose row was in a batch how it ended."""
+    """Tell everybody whose row was in a batch how its commit ended."""
     for future in futures:
         if error is None:
             future.set_result(None)

@@ -1,6 +1,6 @@
-"""Fans: one publish that wakes a great many runs, what it costs while as many wait for something else, and children.
+"""Fans: one publish that wakes very many runs; a publish while as many wait for something else; and many children.
 
-Each is compared with a smaller one of its kind, so that what grows faster than the number of runs is seen.
+Each is compared with a smaller one of its kind, to show what grows faster than the number of runs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
 
 
 async def _wake(engine: Engine, count: int) -> float:
-    """Seconds from the publish to the last end."""
+    """Seconds from the publish to the end of the last run."""
     place = await engine.place()
     store = await place.opened()
     client = AsyncClient(store)
@@ -61,7 +61,7 @@ async def _wake(engine: Engine, count: int) -> float:
 
 
 async def _publish(engine: Engine, count: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of publishes in turns: in a database where nobody waits, and in one where many wait for others."""
+    """Milliseconds of publishes, in turns: to a database where nobody waits, and where many wait for other events."""
     places = [await engine.place() for _ in range(2)]
     stores = [await place.opened() for place in places]
     clients = [AsyncClient(store) for store in stores]

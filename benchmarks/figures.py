@@ -1,7 +1,7 @@
-"""Figures: one number, what it stands beside, and whether it is where it should be.
+"""Figures: a number, what it is compared with, and whether it meets its target.
 
-A ratio is never taken between two medians: it is the median of the ratios of single rounds. The two sides of a round
-are measured right after each other, so whatever else the machine does slows both.
+A ratio is never that of two medians: it is the median of the ratios of single rounds. The two sides of a round are
+measured right after each other, so other load on the machine slows both.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a figure, or its ratio to what it stands beside, should be."""
+    """Where a figure, or its ratio to what it is compared with, should be."""
 
     of: Literal["value", "ratio"]
     is_most: bool
-    """At most the limit, else at least."""
+    """Whether the limit is an upper one."""
     limit: float
     shown: str
 
@@ -30,7 +30,7 @@ class Target:
 
 
 def at_most(limit: float, unit: str) -> Target:
-    """A target for the figure itself."""
+    """A target for the figure's own value."""
     return Target("value", True, limit, f"≤ {limit:g} {unit}")
 
 
@@ -44,7 +44,7 @@ def ratio_at_least(limit: float, shown: str) -> Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of the table. `beside` says what `beside_value`, in the same unit, is."""
+    """One line of the table. `beside` says what `beside_value` is; both values have the same unit."""
 
     name: str
     value: float
@@ -55,11 +55,11 @@ class Figure:
     target: Target | None = None
     rounds: tuple[float, ...] = ()
     ratios: tuple[float, ...] = ()
-    """Of each round to the one beside it."""
+    """For each round, its ratio to the other side's."""
 
     @property
     def verdict(self) -> str | None:
-        """None where nothing was promised."""
+        """ "met" or "missed"; None if nothing was promised."""
         if self.target is None:
             return None
         return "met" if self.target.is_met(self) else "missed"
@@ -81,7 +81,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The figures of one measurement, and the store it was made in, if it was made in one."""
+    """The figures of one measurement, and its store, if it was made in one."""
 
     name: str
     store: str | None
@@ -94,7 +94,7 @@ class Group:
 def compared(
     name: str, unit: str, ours: Sequence[float], beside: str, theirs: Sequence[float], target: Target | None = None
 ) -> Figure:
-    """A figure from rounds that were measured in turns with those of what it stands beside."""
+    """A figure from rounds that were measured in turns with the rounds that it is compared with."""
     ratios = tuple(our / their for our, their in zip(ours, theirs, strict=True))
     return Figure(
         name=name,
@@ -110,6 +110,6 @@ def compared(
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """The value that so many percent of them do not exceed."""
+    """The value that `percent` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[-(-len(ordered) * percent // 100) - 1]

@@ -1,4 +1,4 @@
-"""The fleet: what several worker processes do together on one database, beside half as many."""
+"""The fleet: what several worker processes do together on one database, compared with half as many."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = 4
 SIZES = (1, 2, 4)
 _AT_ONCE = 100
 _AHEAD = 5.0
-"""Seconds in which the runs are written: they are due for all workers at the same moment."""
+"""Seconds in which to write the runs. All of them become due at the same later moment, for all workers."""
 
 
 def measure(scale: Scale, engine: Engine) -> list[Figure]:
@@ -45,7 +45,7 @@ async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
 
 
 async def _worked(engine: Engine, size: int, runs: int) -> float:
-    """Seconds from when the runs are due to the end of the last one. The workers are there by then and have no work."""
+    """Seconds from the moment when the runs are due to the end of the last. By then the workers are there and idle."""
     place = await engine.place()
     body = four_steps(lambda: None)
     members = [await started("benchmarks.member", place.url, str(_AT_ONCE)) for _ in range(size)]

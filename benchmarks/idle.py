@@ -1,4 +1,4 @@
-"""Idle: what a worker asks of the database and of the processor while nothing is to be done."""
+"""Idle: what a worker asks of the database and the processor while there is nothing to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SETTLE = 0.5
 
 
 class Idleness(NamedTuple):
-    """A second of doing nothing."""
+    """What one idle second costs."""
 
     queries: float
     processor: float

@@ -1,4 +1,4 @@
-"""A worker in a process of its own: it prints when each run's first step began, and leaves when its input is closed.
+"""A worker in its own process: it prints when each run's first step begins, and leaves when its input is closed.
 
 python -m benchmarks.listener URL
 """

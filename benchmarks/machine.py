@@ -1,4 +1,4 @@
-"""Where it was measured, in words that name no host, no user and no path."""
+"""The machine and its versions, in words that name no host, user or path."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def described(postgres: str | None) -> dict[str, Any]:
 
 
 def cores() -> int:
-    """Those that this process may use."""
+    """How many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

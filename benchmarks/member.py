@@ -1,4 +1,4 @@
-"""One worker process of a fleet: it says so when it serves, and leaves when its input is closed.
+"""One worker process of a fleet: it prints `ready` when it serves, and leaves when its input is closed.
 
 python -m benchmarks.member URL CONCURRENCY
 """

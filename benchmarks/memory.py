@@ -1,4 +1,4 @@
-"""Memory: what a run costs that waits in a worker, beyond the body's own objects. Measured in child processes."""
+"""Memory: what a waiting run costs in its worker, beyond the body's own objects. Measured in child processes."""
 
 from __future__ import annotations
 

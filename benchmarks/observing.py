@@ -1,7 +1,7 @@
-"""What it costs to be watched: throughput with metrics and spans, beside the same work with nobody watching.
+"""The cost of being observed: throughput with metrics and spans, compared with the same work and no observer.
 
-Real Prometheus and the real SDK of OpenTelemetry, with its batch processor; only the exporter throws away what it gets,
-since what a network and its encoding cost is the exporter's affair. The steps do nothing, so this is the worst case.
+With the real Prometheus client and OpenTelemetry's real SDK and batch processor. Only the exporter discards what it
+gets, for the costs of encoding and network are its own. The steps are empty, so this is the worst case.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .scales import Scale
 from .throughput import STEPS, Work, work
 
 WATCHED = {"metrics": 0.0, "metrics, spans of 1 run in 10": 0.1, "metrics, spans of every run": 1.0}
-"""Who watches, and how many of the runs are sampled."""
+"""By what observes: the share of runs that is sampled."""
 
 
 _AT_ONCE = 100
-"""What a worker takes on unless it is told otherwise."""
+"""A worker's default concurrency."""
 
 
 class Discarding(SpanExporter):
-    """Reads what is said of spans, as everybody does who sends it on, and forgets them."""
+    """Reads the attributes of spans, as every exporter does, and discards them."""
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         for span in spans:
@@ -52,7 +52,7 @@ async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
         for name, ratio in WATCHED.items():
             alone[name].append(await work(engine, at_once, runs))
             provider = TracerProvider(sampler=ParentBased(TraceIdRatioBased(ratio)), shutdown_on_exit=False)
-            # As large a queue as can be filled: what is dropped costs less than what is exported.
+            # A queue that never fills up: dropping spans costs less than exporting them.
             provider.add_span_processor(BatchSpanProcessor(Discarding(), max_queue_size=1_000_000))
             observers: list[Observer] = [Prometheus(registry=CollectorRegistry())]
             if ratio:
@@ -64,7 +64,7 @@ async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
 
 
 def _figures(name: str, count: int, watched: Sequence[Work], alone: Sequence[Work]) -> list[Figure]:
-    """Throughput, which is what was promised, and processor time, which says the same where others use the machine."""
+    """Throughput, which was promised, and processor time, which is comparable even if others use the machine."""
     return [
         compared(
             f"steps, {name}",

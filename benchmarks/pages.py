@@ -1,6 +1,6 @@
-"""python -m benchmarks.pages: put what was measured last into docs/benchmarks.md, between the marks meant for it.
+"""python -m benchmarks.pages: write the latest figures into docs/benchmarks.md, between the marks for them.
 
-Figures measured in a hurry are refused: they would stand there as if they meant something.
+Figures of a quick measurement are refused: on that page they would seem to mean something.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def filled(page: str, name: str, text: str) -> str:
-    """The page with other text between the marks of that name."""
+    """The page with new text between the marks of this name."""
     marks = re.compile(rf"(<!-- {name} -->\n).*(<!-- /{name} -->)", re.DOTALL)
     if not marks.search(page):
         raise SystemExit(f"the page has no marks for {name}: expected <!-- {name} --> and <!-- /{name} -->")
@@ -38,7 +38,7 @@ def filled(page: str, name: str, text: str) -> str:
 
 
 def bench(report: dict[str, Any]) -> str:
-    """All figures."""
+    """The table of all figures."""
     rows = [
         (
             figure["name"],
@@ -56,7 +56,7 @@ def bench(report: dict[str, Any]) -> str:
 
 
 def peers(report: dict[str, Any]) -> str:
-    """Everyone's steps a second, ours first, and who is missing and why."""
+    """Steps a second of every engine, ours first, or why an engine was not measured."""
     ours = report["entrants"][0]["steps_a_second"]
     heads = ["engine", *(_discipline(at_once) for at_once in ours), "how it was set up"]
     rows = []

@@ -1,6 +1,6 @@
-"""Postgres: databases on a server of our own, and bare group commit by one connection of the same driver.
+"""Postgres: databases on our own server, and bare group commit over one connection of the same driver.
 
-The server is the one that tests use, started for the measurement with writes that wait for the disk, unless
+The server is the one for tests, started for the measurement with commits that wait for the disk, unless
 HOLDFAST_TEST_POSTGRES names another.
 """
 
@@ -31,7 +31,7 @@ _ALL = (
 
 
 class PostgresDatabases:
-    """Databases on one server, which starts with the first and ends with `close`."""
+    """Databases on one server, which starts with the first of them and ends with `close`."""
 
     name = "Postgres"
     ways: tuple[str, ...] = ("loop",)
@@ -55,7 +55,7 @@ class PostgresDatabases:
         return place
 
     async def version(self) -> str:
-        """The server's, in its own words."""
+        """The server's version, in its own words."""
         connection = await asyncpg.connect(self.server.url)
         shown = str(await connection.fetchval("SHOW server_version"))
         await connection.close()
@@ -67,7 +67,7 @@ class PostgresDatabases:
 
 
 class PostgresDatabase:
-    """One database. The raw connection is made when it is first needed."""
+    """One database. The raw connection is made when first needed."""
 
     def __init__(self, url: str, server_url: str) -> None:
         self.url = url
@@ -99,7 +99,7 @@ class PostgresDatabase:
 
     async def settle(self) -> None:
         raw = await self._watch()
-        # Rows were copied with numbers of their own: the next run's comes after them.
+        # The copied rows brought their own numbers, so the next run's must come after them.
         await raw.execute("SELECT setval(pg_get_serial_sequence('runs', 'number'), (SELECT max(number) FROM runs))")
         await raw.execute("VACUUM ANALYZE")
         await raw.execute("CHECKPOINT")
@@ -148,12 +148,12 @@ class HeldDatabase:
 
 
 async def connect(url: str) -> Connection:
-    """A raw connection that finds the product's tables by their bare names."""
+    """A raw connection that finds Holdfast's tables by their bare names."""
     return await asyncpg.connect(url, server_settings={"search_path": "holdfast"})
 
 
 async def insert(connection: Connection, rows: Sequence[Row]) -> None:
-    """One commit: one statement in a transaction of its own."""
+    """Insert rows in one commit: one statement in its own transaction."""
     if len(rows) == 1:
         await connection.execute(_ONE, *rows[0])
     else:
@@ -161,7 +161,7 @@ async def insert(connection: Connection, rows: Sequence[Row]) -> None:
 
 
 class ConnectionWriter:
-    """One connection that commits whatever is queued, on this event loop or on one in a thread of its own."""
+    """One connection that commits whatever is queued, on this event loop or on one in its own thread."""
 
     def __init__(self, url: str, loop: asyncio.AbstractEventLoop, *, is_apart: bool) -> None:
         self._url = url

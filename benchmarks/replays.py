@@ -1,4 +1,4 @@
-"""Replay: what it costs to rebuild a body from its journal, by the journal's length."""
+"""Replay: the cost of rebuilding a body from its journal, by the journal's length."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _CODEC = Codec()
 _SEED = b"sixteen bytes..."
 _START = 1_700_000_000_000_000
 _MOST = 2_000
-"""Replays of one length: more tell nothing new."""
+"""Replays of one length: more would tell nothing new."""
 _LEASE = 3_600_000_000
 _REFERENCE = 100
-"""The length beside which the others stand."""
+"""The length with which the others are compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A run of `length` steps that waits for one more: its turns, one row each, as a worker would have written them."""
+    """A run of `length` steps that waits for one more: its turns, one row each, as a worker would write them."""
 
     length: int
     workflow: Workflow[[int], int]
@@ -55,13 +55,13 @@ class Journal:
 
 
 def measure(scale: Scale) -> list[Figure]:
-    """The engine alone: no store is asked."""
+    """The engine alone, without a store."""
     alone = {length: _replayed(_journal(length), scale.replay_budget) for length in scale.replayed}
     return [_figure(f"replay, {length:,} steps", alone, length, promised=True) for length in scale.replayed]
 
 
 def measure_claimed(scale: Scale, engine: Engine) -> list[Figure]:
-    """The whole way, from the store on."""
+    """Everything from the store on."""
     found = {length: asyncio.run(_claimed(engine, _journal(length), scale.replay_budget)) for length in scale.replayed}
     return [_figure(f"claim and replay, {length:,} steps", found, length, promised=False) for length in scale.replayed]
 
@@ -79,7 +79,7 @@ def _figure(name: str, costs: dict[int, float], length: int, *, promised: bool) 
 
 
 def _journal(length: int) -> Journal:
-    """Play the worker: every step that the body asks for is answered, but for the last."""
+    """Act as the worker: answer every step that the body asks for, except the last."""
     workflow = many_steps(_nothing)
     input = _CODEC.seal(_CODEC.arguments(workflow.fn).pack((length + 1,), {}))
     body = _body(workflow, input)
@@ -89,7 +89,7 @@ def _journal(length: int) -> Journal:
     for number in range(length):
         key = next(iter(body.commands))
         done = body.advance([StepCompleted(_START + 1_000 * (number + 1), key, 1, result.encode(number + 1))])
-        # The first turn's asks are written with the second's.
+        # The second turn's row also holds what the first turn asked for.
         rows.append(encode_entries([*first, *done.entries]))
         first = []
     body.put_away()
@@ -115,7 +115,7 @@ def _body(workflow: Workflow[[int], int], input: bytes, runners: Runners | None 
 
 
 def _replayed(journal: Journal, budget: float) -> float:
-    """Microseconds a step, entries at hand."""
+    """Microseconds a step, with the entries in memory."""
     entries = journal.entries()
     runners = Runners()
     took: list[float] = []
@@ -132,7 +132,7 @@ def _replayed(journal: Journal, budget: float) -> float:
 
 
 async def _claimed(engine: Engine, journal: Journal, budget: float) -> float:
-    """Microseconds a step for the whole way: claim the run, read its journal, decode it, replay it."""
+    """Microseconds a step for everything: claim the run, read its journal, decode it, replay it."""
     place = await engine.place()
     store = await place.opened()
     lanes = [Lane(journal.workflow.name, journal.workflow.version)]

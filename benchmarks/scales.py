@@ -1,4 +1,4 @@
-"""How much work each measurement does. The quick scale shows that everything runs; its figures mean little."""
+"""How much work each measurement does. The quick scale shows that everything works; its figures mean little."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class Scale:
     """The size of every measurement."""
 
     rounds: int
-    """Of our own work and of what it is compared with, in turns."""
+    """Rounds of our own work and of what it is compared with, in turns."""
     runs: dict[int, int]
     """How many runs to execute, by how many at once."""
     steps: int
-    """In the run whose steps are timed one by one."""
+    """Steps in the run whose steps are timed one by one."""
     alone: int
-    """Rounds of such runs: each takes a part of a second, so there can be more of them."""
+    """Rounds of such runs. Each takes a fraction of a second, so there can be more of them."""
     starts: int
     replayed: tuple[int, ...]
     """Lengths of journals."""
@@ -24,19 +24,19 @@ class Scale:
     """Seconds to spend on one length."""
     sleepers: int
     settle: float
-    """Seconds until what a run needs only at its beginning is gone."""
+    """Seconds until a run has let go of what it needs only at its beginning."""
     backlogs: tuple[int, ...]
-    """Parked runs in the database, and as many finished ones; the first is what the others are compared with."""
+    """Parked runs in the database, and as many finished ones. The others are compared with the first."""
     claims: int
     churned: int
     """Runs claimed and ended under a snapshot that is held open."""
     fleet: int
     """Runs for all worker processes together."""
     watched: tuple[int, int]
-    """Rounds with and without observers, and runs in each: what is compared differs by less than the machine's moods,
-    so there are many short ones."""
+    """Rounds with and without observers, and runs in each. The difference is smaller than the machine's variations, so
+    there are many short rounds."""
     fans: tuple[int, int]
-    """Runs woken by one event and children of one run: a few, and the many that are compared with them."""
+    """Runs woken by one event, and children of one run: a few, and many to compare with them."""
     parked: int
     idle: float
     """Seconds to watch an idle worker."""

@@ -1,4 +1,4 @@
-"""A process full of runs that wait: it prints how much it grew by each, and by each plain body suspended as long.
+"""A process full of waiting runs: it prints how much it grows by each, and by each plain body that is suspended.
 
 python -m benchmarks.sleepers async|def resident|traced COUNT SETTLE FILE
 """
@@ -27,11 +27,11 @@ from .subjects import sleeper
 _STATM = Path("/proc/self/statm")
 _PART = 100
 _SQLITE_HEAP = 4 << 20
-"""SQLite keeps pages of its file in memory, up to a fixed size: nothing of a run. Here that size is small."""
+"""SQLite caches pages of its file up to a fixed size, which is no cost of a run. Here that size is small."""
 
 
 def resident() -> int:
-    """Bytes of this process that are in memory."""
+    """Bytes of this process in memory."""
     gc.collect()
     if _STATM.exists():
         return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -40,34 +40,34 @@ def resident() -> int:
 
 
 def traced() -> int:
-    """Bytes that Python allocated and has not freed."""
+    """Bytes that Python has allocated and not freed."""
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 
 
 class Growth(NamedTuple):
-    """Bytes a run: of a run that waits in a worker, and of the same body suspended without Holdfast."""
+    """Bytes by which the process grows: by a run that waits in a worker, and by the same body without Holdfast."""
 
     waiting: float
     plain: float
 
 
 class Forever:
-    """Awaited, it never ends."""
+    """An awaitable that never finishes."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         yield
 
 
 async def _awaiting(number: int) -> int:
-    """The body of the sleeper, without Holdfast."""
+    """The sleeper's body, without Holdfast."""
     found = number + 1
     await Forever()
     return found
 
 
 def _blocked(number: int) -> int:
-    """The same as a `def` body: suspended, it is a greenlet."""
+    """The sleeper's `def` body without Holdfast: suspended, it is a greenlet."""
     found = number + 1
     parent = getcurrent().parent
     assert parent is not None
@@ -97,11 +97,11 @@ def _plain(kind: str, count: int, meter: Callable[[], int]) -> float:
 
 
 async def _park(client: AsyncClient, workflow: Any, count: int, settle: float, place: Place) -> None:
-    """Start so many runs and wait until all of them wait. Few at a time: the start's own garbage must not count."""
+    """Start runs and wait until all of them wait. A few at a time, so that garbage from their starts does not count."""
     for first in range(0, count, _PART):
         await client.start_many(workflow, [(number,) for number in range(first, min(first + _PART, count))])
         await until_parked(place)
-    # What a run needs only in its first second is gone then.
+    # By then each run has let go of what it needs only in its first second.
     await asyncio.sleep(settle)
 
 
@@ -112,12 +112,12 @@ async def _measure(kind: str, count: int, settle: float, path: Path, meter: Call
     workflow = sleeper(is_async=kind == "async")
     client = AsyncClient(store)
     async with Worker(store, workflows=[workflow], concurrency=200, keep_parked=2 * count + 1_000):
-        # What is there once for all runs is there before the first look.
+        # Everything that all runs share is there before the first look.
         await _park(client, workflow, 500, settle, place)
         before = meter()
         await _park(client, workflow, count, settle, place)
         waiting = (meter() - before) / count
-        # While the runs are still there: what they leave behind would be used again, and nothing would seem to grow.
+        # While the runs still exist: the memory that they free would be reused, and nothing would seem to grow.
         plain = _plain(kind, count, meter)
     await client.close()
     await store.close()

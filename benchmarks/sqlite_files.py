@@ -1,6 +1,6 @@
-"""SQLite: files to measure in, and bare group commit by a writer thread with the product's own settings.
+"""SQLite: files to measure in, and bare group commit by a writer thread with Holdfast's own settings.
 
-One thread writes. Coroutines hand it a row each and wait until it is committed; one wake-up of the event loop answers
+One thread writes. Each coroutine hands it a row and waits until it is committed. One wake-up of the event loop answers
 a whole batch.
 """
 
@@ -30,7 +30,7 @@ SETTINGS = (
     "PRAGMA cache_size = -32000",
     "PRAGMA wal_autocheckpoint = 4000",
 )
-"""What the SQLite store sets: the ceiling is that of the same database, not of one tuned otherwise."""
+"""The SQLite store's own settings: the ceiling must be that of the same database, not of another tuning."""
 _ONE = "INSERT INTO journal (run, seq, epoch, at, data) VALUES (?, ?, ?, ?, ?)"
 _LARGEST = 4096
 _texts: dict[int, str] = {}
@@ -56,7 +56,7 @@ class SqliteFiles:
 
 
 class SqliteFile:
-    """One file, in a folder of its own. The raw connection is made when it is first needed."""
+    """One file in its own folder. The raw connection is made when first needed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -115,7 +115,7 @@ class SqliteFile:
 
 
 class HeldFile:
-    """A reader that does not go on."""
+    """An open read transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -135,7 +135,7 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def insert_each(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """One commit, a statement executed once for each row."""
+    """Insert rows in one commit: one statement, executed for each row."""
     if len(rows) == 1:
         connection.execute(_ONE, rows[0])
         return
@@ -145,7 +145,7 @@ def insert_each(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
 
 
 def insert_all(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """One commit, one statement for all rows, padded with nulls up to a power of two so that its text is known."""
+    """Insert rows in one commit by one statement, padded with nulls to a power of two, so that its text is reused."""
     if len(rows) == 1:
         connection.execute(_ONE, rows[0])
         return
@@ -172,7 +172,7 @@ def _text(size: int) -> str:
 
 
 class ThreadWriter:
-    """The writer thread."""
+    """A thread that commits whatever is queued."""
 
     def __init__(self, path: Path, insert: Insert) -> None:
         self._path = path

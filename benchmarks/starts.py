@@ -1,4 +1,4 @@
-"""From a start to its first step: how long until an idle worker, in this process or another one, has begun."""
+"""From a start to its first step: how long until an idle worker, in this process or another, begins it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROMISED: dict[str, dict[int, Target]] = {
     "SQLite": {50: at_most(50, "ms")},
     "Postgres": {50: at_most(10, "ms"), 99: at_most(50, "ms")},
 }
-"""Across processes, by percentile."""
+"""Targets across processes, by percentile."""
 
 
 def measure(scale: Scale, engine: Engine) -> list[Figure]:
@@ -57,7 +57,7 @@ def _figures(where: str, ours: list[float], raw: RawCommits, targets: dict[int, 
 
 
 class RawCommits:
-    """What can't be saved, in milliseconds: the start is a commit, and so is the claim."""
+    """The unavoidable cost, in milliseconds: the start is a commit, and so is the claim."""
 
     def __init__(self, writer: Writer) -> None:
         self.took: list[float] = []
@@ -65,7 +65,7 @@ class RawCommits:
         self._writer = writer
 
     async def measure(self) -> None:
-        """Two commits, one after the other, by a writer that had nothing to do before."""
+        """Time two commits, one after the other, by a writer that was idle before."""
         await _pause()
         began = time.perf_counter()
         for _ in range(2):
@@ -99,7 +99,7 @@ async def _within(engine: Engine, times: int, raw: RawCommits) -> list[float]:
 async def _across(engine: Engine, times: int, raw: RawCommits) -> list[float]:
     place = await engine.place()
     child = await started("benchmarks.listener", place.url)
-    # Never called in this process: it only names what the listener executes.
+    # Never called in this process: it only names the workflow that the listener executes.
     body = one_step(lambda number: None)
     took: list[float] = []
     async with AsyncClient(place.url) as client:
@@ -114,5 +114,5 @@ async def _across(engine: Engine, times: int, raw: RawCommits) -> list[float]:
 
 
 async def _pause() -> None:
-    """Let the worker fall asleep again, and keep clear of the rhythm of whoever looks at a file every so often."""
+    """Let the worker fall asleep again, at no fixed rhythm: a store that polls a file must not be hit in step."""
     await asyncio.sleep(0.02 + random.random() * 0.02)

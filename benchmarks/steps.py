@@ -1,4 +1,4 @@
-"""A step alone: what it costs when nothing else is there to share a commit with, beside a raw commit."""
+"""A step alone: its cost when it shares no commit with others, compared with a raw commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
     drivers: list[float] = []
     count = scale.steps
     _, journal = await _work(engine, 3)
-    # One row in the middle of a run: an answer taken in, the next step asked for.
+    # A row from the middle of a run: a result taken in, the next step asked for.
     row = journal[1:2]
     for _ in range(scale.alone):
         drivers.append(await bare(engine, row, 1, count) / count * 1_000)
@@ -34,7 +34,7 @@ async def _measure(scale: Scale, engine: Engine) -> list[Figure]:
 
 
 async def _work(engine: Engine, count: int) -> tuple[float, list[JournalRow]]:
-    """Seconds from one step to the next, in a run alone in its worker, and its journal."""
+    """Seconds from one step to the next in a run that is alone in its worker, and the run's journal."""
     place = await engine.place()
     store = await place.opened()
     begun: list[float] = []

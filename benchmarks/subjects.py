@@ -1,4 +1,4 @@
-"""The workflows that are measured. Each is made for one measurement and tells it what happens through a callback."""
+"""The workflows that are measured. Each is made for one measurement, and reports through a callback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.define import Workflow
 
 
 def four_steps(done: Callable[[], None]) -> Workflow[[int], int]:
-    """Four steps that do nothing; `done` is called by the last one of each run."""
+    """Four empty steps. The last of each run calls `done`."""
 
     @holdfast.step(name="reserve")
     async def reserve(number: int) -> int:
@@ -41,7 +41,7 @@ def four_steps(done: Callable[[], None]) -> Workflow[[int], int]:
 
 
 def many_steps(begun: Callable[[], None], name: str = "many_steps") -> Workflow[[int], int]:
-    """Steps one after another, as many as it is told; `begun` is called by each."""
+    """As many steps as its input says, one after another. Each calls `begun`."""
 
     @holdfast.step(name="advance")
     async def advance(number: int) -> int:
@@ -59,7 +59,7 @@ def many_steps(begun: Callable[[], None], name: str = "many_steps") -> Workflow[
 
 
 def one_step(begun: Callable[[int], None]) -> Workflow[[int], int]:
-    """One step, which says that it has begun and in which run."""
+    """One step, which reports that it has begun, and in which run."""
 
     @holdfast.step(name="begin")
     async def begin(number: int) -> int:
@@ -74,7 +74,7 @@ def one_step(begun: Callable[[int], None]) -> Workflow[[int], int]:
 
 
 def sleeper(*, is_async: bool) -> Workflow[[int], Any]:
-    """One step, and then a wait that outlasts the measurement."""
+    """One step, and then a wait longer than any measurement."""
 
     @holdfast.step(name="touch")
     async def touch(number: int) -> int:

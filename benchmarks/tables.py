@@ -1,4 +1,4 @@
-"""The table: with rich if it is installed, in plain text if not. The same cells either way."""
+"""The table, printed with rich if it is installed, else as plain text. The cells are the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STYLES = {"met": "green", "missed": "bold red"}
 
 
 def show(groups: Sequence[Group], machine: dict[str, Any]) -> None:
-    """Print all figures, a rule between one measurement and the next."""
+    """Print all figures, with a rule between measurements."""
     blocks = [[_cells(figure, group.store) for figure in group.figures] for group in groups]
     try:
         _show_rich(title_of(machine), blocks)
@@ -45,7 +45,7 @@ def _cells(figure: Figure, store: str | None) -> tuple[str, ...]:
 
 
 def number(value: float) -> str:
-    """Three figures that count, and no more."""
+    """A value with three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
@@ -64,7 +64,7 @@ def _show_rich(title: str, blocks: Sequence[Sequence[tuple[str, ...]]]) -> None:
             table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
         table.add_section()
     console = Console()
-    # Into a file or a pipe there is no width to keep to.
+    # A file or a pipe has no width.
     (console if console.is_terminal else Console(width=_WIDTH)).print(table)
 
 

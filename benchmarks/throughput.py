@@ -1,4 +1,4 @@
-"""Throughput: steps and runs a second, at several numbers of runs at once, beside bare group commit."""
+"""Throughput: steps and runs a second, by how many runs are at once, compared with bare group commit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .subjects import four_steps
 
 STEPS = 4
 _PROMISED = 100
-"""From so many runs at once on, the promise holds; below, a step's latency is what was promised."""
+"""The promise about throughput holds from this many runs at once on; below, a step's latency was promised."""
 
 
 def measure(scale: Scale, engine: Engine) -> list[Figure]:
@@ -62,7 +62,7 @@ async def _at_once(scale: Scale, engine: Engine, journal: list[JournalRow], at_o
 
 
 class Work(NamedTuple):
-    """Seconds from the worker's start to the last run's end, how many of them on a processor, and one run's journal."""
+    """Seconds from the worker's start to the last run's end, processor seconds of these, and one run's journal."""
 
     took: float
     busy: float
@@ -70,7 +70,7 @@ class Work(NamedTuple):
 
 
 async def work(engine: Engine, at_once: int, runs: int, observers: Sequence[Observer] = ()) -> Work:
-    """Have runs of four steps executed."""
+    """Execute runs of four steps."""
     place = await engine.place()
     store = await place.opened()
     left = runs
@@ -90,7 +90,7 @@ async def work(engine: Engine, at_once: int, runs: int, observers: Sequence[Obse
     async with Worker(store, workflows=[body], concurrency=at_once, observers=observers):
         async with asyncio.timeout(PATIENCE):
             await last_step.wait()
-        # The last steps have executed; what they returned is still on its way into the journal.
+        # The last steps have executed, but their results are still on the way into the journal.
         await until_ended(place)
         took, busy = time.perf_counter() - began, time.process_time() - begun
     journal = await first_journal(store, place)

@@ -1,6 +1,6 @@
-"""A workflow as a plain `def`. Calling a step blocks the run, not a thread: thousands may wait at once.
+"""A workflow as a plain `def`. Calling a step blocks the run, not a thread, so thousands of runs may wait at once.
 
-The functions that wait come from holdfast.blocking, where they are typed to return their value.
+The functions that wait come from holdfast.blocking, whose types say that they return their value.
 """
 
 import holdfast
@@ -22,7 +22,7 @@ def words(texts: list[str]) -> int:
     pending = [count.start(text) for text in texts]  # all under way at once
     counts = blocking.gather(*pending)
     blocking.sleep("0.2s")
-    biggest = blocking.call("biggest", max, counts)  # any callable is a step for the asking
+    biggest = blocking.call("biggest", max, counts)  # any callable can be called as a step
     return total.start(counts).result() * 100 + biggest
 
 

@@ -1,6 +1,6 @@
-"""Ending a run early: it wakes at once, cleans up with steps of its own, and is not interrupted inside a shield.
+"""Cancelling a run: it wakes at once and cleans up with its own steps, but is not interrupted inside a shield.
 
-Look at the order of the lines: the cancel comes while the transfer is in its shield, and acts when that has been left.
+Look at the order of the lines: the cancel comes while the transfer is in its shield, and takes effect after it.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Workflows that begin others: called and waited for, held by a handle, or left to live on by themselves.
+"""Workflows that begin others: awaited directly, held by a handle, or left to live on without their parent.
 
-Look at how the failed child comes back: as its own exception, with a note that names its run. And at the newsletter:
-its parent ends first, and it goes on, because it was abandoned on purpose.
+Look at the failed child: its own exception comes back, with a note that names its run. And look at the newsletter: its
+parent ends first, and it goes on, because it was abandoned on purpose.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Undoing what was done: compensations run as steps, last first, when a run fails, is cancelled, or says so itself.
+"""Undoing what was done: compensations run as steps, last first, when a run fails, is cancelled or calls rollback().
 
 Look at the order: the hotel was booked last and is given back first. Nothing is undone in the trip that completes.
 """
@@ -37,7 +37,7 @@ async def trip(goal: str) -> str:
 @workflow
 async def doubt() -> str:
     await pay(700)
-    await holdfast.rollback()  # undo what there is to undo, now, and go on
+    await holdfast.rollback()  # undo everything registered so far, now, and go on
     return "stayed at home"
 
 

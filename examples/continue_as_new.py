@@ -1,4 +1,4 @@
-"""A run that goes on for ever without a journal that grows for ever: it ends and begins afresh with what it knows.
+"""A run that goes on for ever, without a journal that grows for ever: it ends and begins afresh with what it knows.
 
 Look at the counts: the meter takes nine readings in runs of three. Signals that one run has not read reach the next,
 and whoever waits for the first run gets the result of the last.

@@ -1,6 +1,6 @@
-"""How long things may take: a run as a whole, one attempt of a step, and a wait.
+"""Time limits for a whole run, for one attempt of a step, and for a wait.
 
-Look at the report: the deadline comes while it waits for a signal that nobody sends. Its cleanup still runs, and the
+Look at the report: its deadline comes while it waits for a signal that nobody sends. Its cleanup still runs, and the
 run ends as failed, with DeadlineExceeded.
 """
 

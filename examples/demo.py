@@ -1,8 +1,8 @@
-"""What `make demo` shows: an order whose worker is killed with SIGKILL in the middle, and another one that finishes it.
+"""What `make demo` shows: a worker is killed with SIGKILL in the middle of an order, and another one finishes it.
 
-Two worker processes, one SQLite file in a temporary folder, no services. What was executed is read from a file that the
-steps write themselves; what was recorded is read from the run's journal. At the end the two are compared, and the exit
-code is 1 if a recorded step was executed again, if anything is missing, or if the result is wrong.
+Two worker processes and one SQLite file in a temporary folder, no services. The steps write into a file what was
+executed; the run's journal says what was recorded. At the end the two are compared. The exit code is 1 if a recorded
+step was executed again, if anything is missing, or if the result is wrong.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Demo:
         self._live = live
 
     async def play(self) -> list[tuple[bool, str]]:
-        """All of it; returns what was checked."""
+        """Play the whole demo. Returns what was checked."""
         story = self.story
-        # Longer than anybody waits: however slow the machine is, A is in the middle of it when it is killed.
+        # A packs longer than the demo lasts, so on any machine it is killed while it packs.
         self.start_worker("A", packing=2 * LIMIT)
         await self.until_at_work()
         run = await self._client.start(order, "4711", 1200)
         self.say("client", f"starts the order 4711 as run {run.id[:13]}…")
         await self.until(run, lambda: bool(story.attempts))
-        # Only now, so that it is A that took the order.
+        # Started only now, so that A takes the order.
         self.start_worker("B", packing=2)
         await self.until(run, self.is_midway)
         story.kill()
@@ -71,7 +71,7 @@ class Demo:
         self.say(letter, f"is started, pid {process.pid}")
 
     def is_midway(self) -> bool:
-        """Something is recorded, something waits for its retry, and something is in flight."""
+        """Whether something is recorded, something waits for its retry, and something is in flight."""
         is_in_flight = any(one.how == "in flight" and self.now() - one.began > 0.8 for one in self.story.of("pack"))
         is_retrying = any(entry.kind == "step_retrying" for entry in self.story.journal)
         return is_in_flight and is_retrying and self.story.recorded("invoice") is not None
@@ -81,7 +81,7 @@ class Demo:
             await asyncio.sleep(0.02)
 
     async def until(self, run: AsyncRun[Receipt], is_so: Callable[[], bool]) -> None:
-        """Show what happens until it is so."""
+        """Show what happens until the condition holds."""
         while not is_so():
             for line in self.story.look(await self._client.journal(run.id)):
                 self._console.print(line, soft_wrap=True)
@@ -104,7 +104,7 @@ class Demo:
         return self.story.chart(self.now(), self._console.width)
 
     def checks(self, receipt: Receipt) -> list[tuple[bool, str]]:
-        """The journal against the effects file."""
+        """Compare the journal with the effects file."""
         story = self.story
         steps = ["reserve", "invoice", "charge", "pack", "ship"]
         results = [str(entry.key) for entry in story.journal if entry.kind == "step_completed"]
@@ -136,7 +136,7 @@ class Demo:
 
 
 def journal_lines(story: Story) -> Iterator[Text]:
-    """The journal as it stands: one row a turn, and who wrote it."""
+    """The journal, one row a turn, and which worker wrote each."""
     turn = None
     for entry in story.journal:
         writer = "A" if entry.epoch == 1 else "B"

@@ -1,4 +1,4 @@
-"""What the demo saw and how it is drawn: a line for each thing that happens, and a chart of who executed what, when."""
+"""What the demo saw, and how it is drawn: a line for each event, and a chart of who executed what, and when."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from holdfast.client import JournalEntry
 
 COLOURS = {"A": "cyan", "B": "green"}
 SHORTEST = 7
-"""Seconds that the chart shows at least."""
+"""The shortest time that the chart shows, in seconds."""
 
 
 @dataclass
 class Attempt:
-    """One execution of a step, as the effects file tells it."""
+    """One execution of a step, by the effects file."""
 
     step: str
     number: int
@@ -45,7 +45,7 @@ class Story:
     _read: int = 0
 
     def look(self, journal: list[JournalEntry]) -> list[Text]:
-        """Take in what has happened since the last look, and tell it in order."""
+        """Take in what has happened since the last look, and return it as lines, in order."""
         lines = self.effects.read_text().splitlines() if self.effects.exists() else []
         told = [self._executed(json.loads(line)) for line in lines[self._read :]]
         self._read = len(lines)
@@ -54,7 +54,7 @@ class Story:
         return [line for _, line in sorted(told, key=lambda one: one[0])]
 
     def recorded(self, step: str) -> JournalEntry | None:
-        """The step's result in the journal."""
+        """The step's result in the journal, if it is there."""
         return next((entry for entry in self.journal if (entry.kind, entry.key) == ("step_completed", step)), None)
 
     def of(self, step: str) -> list[Attempt]:
@@ -102,7 +102,7 @@ class Story:
             yield at, self.line(at, "journal", f"the run has {entry.note}", "bold")
 
     def chart(self, now: float, width: int) -> Table:
-        """A row for each worker and each step, on one axis of time."""
+        """A row for each worker and each step, over the same axis of time."""
         bars = _Bars(self.began, max(math.ceil(now - self.began + 0.5), SHORTEST), max(min(width - 36, 70), 28))
         table = Table(box=None, padding=(0, 1), pad_edge=False)
         table.add_column("", no_wrap=True, min_width=8)
@@ -160,7 +160,7 @@ _WORDS = {"in flight": "executes", "end": "executed", "fail": "failed", "killed"
 
 @dataclass
 class _Bars:
-    """The axis that all bars share."""
+    """The axis of time that all bars share."""
 
     began: float
     seconds: int
@@ -180,7 +180,7 @@ class _Bars:
 
 
 class _Bar:
-    """One row of cells. Marks stay in front of what is drawn later."""
+    """One row of cells. Marks stay visible over whatever is drawn later."""
 
     def __init__(self, axis: _Bars) -> None:
         self._axis = axis

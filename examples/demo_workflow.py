@@ -1,7 +1,7 @@
 """The demo's order: its steps, its workflow, and the worker process that serves it.
 
-Every step writes into a file of its own accord when it begins and when it ends. That file is outside the store: it, and
-not Holdfast, says what was executed, how often, and by which process.
+Every step writes a line into a file when it begins and when it ends. That file is outside the store: not Holdfast, but
+the file says what was executed, how often, and by which process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast import Retry, Worker, current_step, step, workflow
 
 EFFECTS = "HOLDFAST_DEMO_EFFECTS"
 PACKING = "HOLDFAST_DEMO_PACKING"
-"""How long a worker packs, in seconds."""
+"""For how many seconds a worker packs."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Receipt:
 
 
 def note(what: str) -> None:
-    """One line to the effects file; appended whole, and on disk before the step goes on."""
+    """Append one whole line to the effects file. It is on disk before the step goes on."""
     info = current_step()
     line = {"what": what, "step": info.key, "attempt": info.attempt, "pid": os.getpid(), "at": time.time()}
     descriptor = os.open(os.environ[EFFECTS], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

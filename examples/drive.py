@@ -1,6 +1,6 @@
-"""Runs without a long-lived worker: a function that is called now and then takes turns, and says whether it is done.
+"""Runs without a long-lived worker: a function is called now and then, takes turns, and says whether the run is done.
 
-Look at the two calls at once: both are answered, and the card is charged once. `execute_app` is the same as an ASGI
+Look at the two calls at once: both are answered, and the card is charged once. `execute_app` does the same as an ASGI
 application; it is called here as a server would call it.
 """
 

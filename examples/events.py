@@ -1,7 +1,8 @@
-"""Facts that anybody may wait for: one publish wakes every run that waits for it, and begins those declared for it.
+"""Facts that anybody may wait for: one publish wakes every run that waits for it, and begins runs of workflows with
+on_event.
 
-Look at the late run: the event was published before it asked, and it gets it all the same, because the run was there
-by then. And look at the audit: nobody started it.
+Look at the late run: it asked after the event was published and still gets it, because the run existed by then. And
+look at the audit: nobody started it.
 """
 
 import asyncio

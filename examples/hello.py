@@ -1,7 +1,7 @@
 """The README's example: charge a card, wait, and survive being killed in between.
 
-Start it, kill it while it sleeps, start it again: it goes on where it was, and the card is not charged a second time.
-The state is in holdfast.db, a SQLite file in the current folder.
+Start it, kill it while it sleeps, and start it again: it goes on where it was, and the card is not charged again. The
+state is in holdfast.db, a SQLite file in the current folder.
 """
 
 import holdfast

@@ -1,7 +1,7 @@
-"""A one-time token that resumes a run: for a link in a mail, or an address that somebody else's system calls back.
+"""A one-time token that resumes a run: for a link in a mail, or a URL that another system calls back.
 
-Look at what the outside is told: a payload that does not fit is refused and the hook is still open; the second answer
-is refused because there was a first.
+Look at what the sender is told: a payload that does not fit is refused, and the hook stays open; the second answer is
+refused, because there was a first.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""One run for one thing: a key makes a start safe to repeat, and says what a second start means.
+"""One run for one thing: a key makes a start safe to repeat, and on_conflict says what a second start means.
 
-Look at `created`: however often an order is sent, it is charged once, also after its run has ended.
+Look at `created`: however often an order is sent, it is charged once, even after its run has ended.
 """
 
 import asyncio

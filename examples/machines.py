@@ -1,7 +1,7 @@
-"""A workflow without a body that is replayed: states, each of which is real work and says which one comes next.
+"""A workflow made of states instead of a replayed body: each state does real work and says which one is next.
 
 Look at `ctx`: what a state writes is committed with it. The first attempt of "charge" fails after it has written, and
-nothing of what it wrote is there in the second. And look at the unknown state: the error names the known ones.
+the second sees nothing of that. And look at the unknown state: the error names the known ones.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Fan out over many items: a step for each, or a child run for each, results in the order of the items.
+"""Fan out over many items: a step for each or a child run for each, with results in the order of the items.
 
-Look at the number of journal entries: ten thousand items are a few hundred, because a chunk of items is one step, and a
-few hundred child runs are some more, because a chunk of them is a run of its own.
+Look at the number of journal entries: ten thousand items need a few hundred, because a chunk of items is one step.
+Three hundred child runs need only a few more, because a chunk of them is a run of its own.
 """
 
 import asyncio

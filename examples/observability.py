@@ -1,7 +1,7 @@
-"""Watching runs: metrics for Prometheus, spans for OpenTelemetry, and log lines that say which run they belong to.
+"""Observing runs: metrics for Prometheus, spans for OpenTelemetry, and log lines that name their run.
 
-Look at three things: the request, the run, its steps and the span that a step makes itself are one trace; the counters
-know that a step had to be tried twice; the log line of a step, by an ordinary logger, names its run and its trace.
+Look at three things: the request, the run, its steps and a span that a step makes itself are one trace; the counter
+shows that a step was tried twice; a step's log line, from an ordinary logger, names its run and its trace.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ async def checkout(order: str) -> str:
 
 
 async def main() -> None:
-    provider = TracerProvider()  # in production its exporter is OTLP's, in a BatchSpanProcessor
+    provider = TracerProvider()  # in production: an OTLP exporter in a BatchSpanProcessor
     provider.add_span_processor(SimpleSpanProcessor(spans := InMemorySpanExporter()))
     trace.set_tracer_provider(provider)
     handler = logging.StreamHandler(sys.stdout)
@@ -46,7 +46,7 @@ async def main() -> None:
     async with AsyncClient("sqlite:///:memory:", observers=[metrics, Tracing()]) as client:
         with tracer.start_as_current_span("POST /orders"):
             run = await client.start(checkout, "o-1")
-        async with Worker(client, workflows=[checkout]):  # it takes the client's observers over
+        async with Worker(client, workflows=[checkout]):  # uses the client's observers, too
             print(await run.result(timeout="20s"))
     print(*(line for line in metrics.render()[0].decode().splitlines() if "retries_total{" in line))
     names = {span.context.span_id: span.name for span in spans.get_finished_spans()}

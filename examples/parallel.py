@@ -1,4 +1,4 @@
-"""Steps side by side: all of them, the first of them, and as many as time allows. Replay takes the same branches."""
+"""Steps side by side: wait for all, for the first, or for as long as time allows. Replay takes the same branches."""
 
 import asyncio
 

@@ -1,7 +1,7 @@
-"""Holding runs still, one or many: no turn is taken until they are resumed.
+"""Pausing runs, one or many: no turn is taken until they are resumed.
 
-Look at the paused run: its timer is long over and its signal is there, and it does not move. Many are paused by a
-filter, and counted first.
+Look at the paused run: its timer is over and its signal has come, but it does not move. And look at pausing many by a
+filter: they are counted first.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What steps share, and what is wrapped around each of them.
+"""What steps share, and what wraps each of them.
 
 Arguments are stored, so a connection can't be one. A resource is opened when the worker starts and closed when it ends;
 a step gets it by calling it. Middleware is a context manager around every attempt of every step.
@@ -33,7 +33,7 @@ def timed(info: StepInfo) -> Iterator[None]:
 
 @step
 def sell(item: str) -> int:
-    # The key is the same in every attempt, so a sale is entered once however often the step is tried.
+    # The key is the same in every attempt, so a sale is entered once, however often the step is tried.
     shop().execute("INSERT OR IGNORE INTO sales VALUES (?, ?)", (current_step().idempotency_key, item))
     (sold,) = shop().execute("SELECT count(*) FROM sales").fetchone()
     return int(sold)

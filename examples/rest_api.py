@@ -1,7 +1,7 @@
-"""Runs over HTTP: a run is started, approved and read by requests alone, by keys with different rights.
+"""Runs over HTTP: requests alone start, approve and read a run, with keys of different rights.
 
-Look at the last lines: a key that may only read sees that the run has completed, and neither what it was given nor
-what it came to; and it may not start anything.
+Look at the last lines: a key that may only read sees that the run has completed, but neither its input nor its result,
+and it may not start anything.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def call(url: str, key: str, body: Any = None) -> Any:
 
 
 def use(address: str, operator: str, reader: str) -> None:
-    """What anybody does who has the address and a key."""
+    """What anybody can do who has the address and a key."""
     runs = f"{address}/v1/workflows/checkout/runs"
     here = f"{address}/v1/runs/{call(runs, operator, {'input': {'card': '4242'}, 'key': 'order-1'})['id']}"
     print("approve:", call(f"{here}/signals/approved", operator, "ann"))

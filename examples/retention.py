@@ -1,6 +1,7 @@
-"""How long ended runs are kept, and how to be rid of them: delete, prune, archive.
+"""How long ended runs are kept, and how to get rid of them: delete, prune, archive.
 
-Look at what is refused: a live run is never deleted. And at the archive: a line of JSON for each run, with its journal.
+Look at what is refused: a live run is never deleted. And look at the archive: a line of JSON for each run, with its
+journal.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ import holdfast
 from holdfast import AsyncClient, DefinitionError, RunFilter, Worker, workflow
 
 
-@workflow(retention="90d")  # kept so long after its end; None is for ever, 30 days unless told otherwise
+@workflow(retention="90d")  # kept so long after its end; the default is 30 days, None is for ever
 async def invoice(number: int) -> int:
     return number
 

@@ -1,4 +1,4 @@
-"""Steps that fail: tried again after a while, given up at once, or compensated for by an ordinary except."""
+"""Steps that fail: tried again after a while, given up at once, or handled by an ordinary except."""
 
 import holdfast
 from holdfast import FatalError, Retry, RetryAfter, current_step, step, workflow
@@ -9,9 +9,9 @@ async def fetch(page: str) -> str:
     attempt = current_step().attempt
     print(f"fetch {page}, attempt {attempt}")
     if attempt == 1:
-        raise ConnectionError("no answer")  # tried again after 0.2 s, as the policy says
+        raise ConnectionError("no answer")  # tried again after 0.2 s, by the policy
     if attempt == 2:
-        raise RetryAfter("0.1s", "too many requests")  # the other side says when
+        raise RetryAfter("0.1s", "too many requests")  # the other side says how long to wait
     return f"<h1>{page}</h1>"
 
 

@@ -1,7 +1,7 @@
-"""Going on from a failure, and going another way from any step: both make a new run and leave the old one as it was.
+"""Going on after a failure, or going another way from any step: both make a new run and leave the old one as it was.
 
-Look at what is executed: the retry does not fetch again, because that result is recorded. The forks share the history
-up to the step that they name.
+Look at what is executed: the retry does not fetch again, because that result is recorded. A fork shares the history up
+to the step that it names.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""A run that waits for people: signals sent to it, early or late, and a wait that gives up.
+"""A run that waits for people: signals that come early or late, and a wait that gives up.
 
-Look at two things. The note is sent before the run asks for one, and is not lost. The approval of a clerk does not hold
-what `match` asks for, so the wait goes on until the manager's comes.
+Look at two things. The note is sent before the run asks for one, and is not lost. The clerk's approval does not fit
+`match`, so the wait goes on until the manager's comes.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ async def pay(cents: int) -> str:
 async def expense(cents: int) -> str:
     approval = await wait_for_signal("approved", match={"by": "manager"}, type=Approval, timeout="7d")
     note = await wait_for_signal("note", type=str)
-    # None is a payload like any other; `default` is what a wait gives that has timed out.
+    # None is an ordinary payload. `default` is what a wait returns that has timed out.
     veto = await wait_for_signal("veto", timeout="0.1s", default="no veto")
     return f"{await pay(approval.cents)}, {note}, {veto}"
 
@@ -45,7 +45,7 @@ async def main() -> None:
                     await run.signal("approved", {"by": "manager", "cents": "a lot"})
                 except BadPayload as error:
                     print("refused where it was sent:", str(error).rpartition(": ")[2])
-                # Sent twice, for safety; delivered once, because it is the same message.
+                # Sent twice, to be safe, but delivered once: both have the same message_id.
                 for _ in range(2):
                     await run.signal("approved", {"by": "manager", "cents": 1000}, message_id="mail-7")
                 print(await run.result(timeout=30))

@@ -1,7 +1,7 @@
 """Watching a run from outside: values that it sets, and streams that it adds to.
 
-Look at the reset: the first attempt of the step failed after two words, and the second one began to send anew. A
-follower drops what the earlier attempt sent. And look at the second follower, which begins where the first one stopped.
+Look at the reset: the first attempt of the step failed after two words, and the second begins to send again. A follower
+drops what the earlier attempt sent. And look at the second follower, which begins where the first one stopped.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ async def write() -> str:
     for count, word in enumerate(words, 1):
         if count == 3 and current_step().attempt == 1:
             raise ConnectionError("the line went dead")
-        emit("words", word)  # visible at once, long before the step has ended
+        emit("words", word)  # visible at once, long before the step ends
         set_value("progress", count / len(words))
     return " ".join(words)
 

@@ -1,6 +1,6 @@
 """Changing code under live runs: `patched` in one function, or two versions of a workflow side by side.
 
-Look at the old run: it was under way when the change came, so it goes on the old way. The new one goes the new way.
+Look at the old run: it was under way when the change came, so it goes on the old way. The new run goes the new way.
 """
 
 import asyncio

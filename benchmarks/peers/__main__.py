@@ -25,7 +25,7 @@ PICTURE = ROOT / "docs" / "peers.svg"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns 1 if Holdfast itself could not be measured; a peer that could not is shown with the reason."""
+    """Returns 1 if Holdfast itself could not be measured. A peer that could not is shown with the reason."""
     asked = _parser().parse_args(argv)
     leave_in_order()
     names = ["Holdfast", *(asked.only or [one.name for one in CONTESTANTS[1:]])]

@@ -24,7 +24,7 @@ _TUNED_AT = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """How much work."""
+    """The amount of work."""
 
     rounds: int
     runs: dict[int, int]
@@ -37,7 +37,7 @@ QUICK = Amount(rounds=1, runs={100: 100, 1: 5})
 
 @dataclass(slots=True)
 class Entrant:
-    """A contestant as it was found here, and its steps a second by round and by how many runs were at once."""
+    """A contestant as installed here, and its steps a second: a list of rounds by runs at once."""
 
     contestant: Contestant
     environment: Environment | None = None
@@ -74,7 +74,7 @@ class Entrant:
 
 
 def contest(amount: Amount, server: Databases, folder: Path, names: Sequence[str]) -> list[Entrant]:
-    """Install them, then let them take turns. Who can't take part, or breaks, stays on the list with the reason."""
+    """Install the contestants and let them take turns. One that can't take part, or breaks, stays with the reason."""
     entrants = [
         _entered(contestant, folder / str(number))
         for number, contestant in enumerate(CONTESTANTS)
@@ -92,7 +92,7 @@ def contest(amount: Amount, server: Databases, folder: Path, names: Sequence[str
 
 
 def figures(entrants: Sequence[Entrant]) -> list[Figure]:
-    """Ours beside each of theirs."""
+    """Our figures compared with each peer's."""
     ours, *theirs = entrants
     return [
         compared(
@@ -120,7 +120,7 @@ def _entered(contestant: Contestant, folder: Path) -> Entrant:
 
 
 def _tune(entrant: Entrant, server: Databases, runs: int) -> None:
-    """Find the size of its pool with which it is fastest; these turns don't count."""
+    """Find the pool size with which an entrant is fastest. These turns don't count."""
     pools = entrant.contestant.pools
     if len(pools) == 1:
         return
@@ -132,7 +132,7 @@ def _tune(entrant: Entrant, server: Databases, runs: int) -> None:
 
 
 def _turn(entrant: Entrant, server: Databases, runs: int, at_once: int) -> float | None:
-    """Steps a second; None if it can't take part, or no longer."""
+    """Steps a second; None if the entrant can't take part, or no longer can."""
     if entrant.environment is None or entrant.absence is not None:
         return None
     shown = f", a pool of {entrant.pool}" if entrant.pool else ""

@@ -1,6 +1,6 @@
 """Throw-away environments: an engine from its registry, in a folder that is deleted afterwards.
 
-An engine that can't be had here is not left out in silence: it is `Absent`, with the reason.
+An engine that can't be installed here is not left out silently: it is `Absent`, with the reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Absent(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """An engine that is ready, and the command to which address, runs, runs at once and size of the pool are added."""
+    """An engine that is ready, and its command, to which address, runs, runs at once and pool size are added."""
 
     version: str
     command: tuple[str, ...]
@@ -33,9 +33,10 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """An engine to measure, and how it is set up: as its own documentation says is fastest.
+    """An engine to measure, set up in the way that its own documentation calls fastest.
 
-    Of the sizes of its pool of connections the fastest counts; its own default comes first. Ours has none to choose.
+    All its `pools` (sizes of its connection pool) are tried, and the fastest counts; its default comes first. Holdfast
+    has no such choice.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Contestant:
 
 
 def ours(folder: Path) -> Environment:
-    """Nothing to install."""
+    """Holdfast itself: nothing to install."""
     folder.mkdir()
     return Environment(version("holdfast"), (sys.executable, str(PROGRAMS / "holdfast_program.py")), folder)
 
@@ -68,7 +69,7 @@ def from_pip(package: str, program: str, extra: str = "") -> Callable[[Path], En
 
 
 def from_npm(package: str, program: str, *others: str) -> Callable[[Path], Environment]:
-    """A package for Node. The program is copied beside it: that is where Node looks for packages."""
+    """A package for Node. The program is copied next to it, where Node looks for packages."""
 
     def install(folder: Path) -> Environment:
         node, npm = shutil.which("node"), shutil.which("npm")
@@ -115,7 +116,7 @@ CONTESTANTS = (
 
 
 def _do(command: Sequence[str], failure: str) -> str:
-    """What the command prints. What it says about a failure goes to the terminal only: it may name hosts and paths."""
+    """What the command prints. Its own error output only goes to the terminal: it may name hosts and paths."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
     except subprocess.TimeoutExpired:

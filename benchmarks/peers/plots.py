@@ -1,4 +1,4 @@
-"""The picture: a bar for each engine, in both disciplines. Plain text, so nothing has to be installed for it."""
+"""The picture: a bar for each engine, for both kinds of contest. SVG written as text, so it needs no library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLOURS = ("#0f766e", "#94a3b8")
 
 
 def plot(entrants: Sequence[Entrant], caption: str) -> str:
-    """An SVG. The scale is logarithmic: on a linear one the peers could not be told apart."""
+    """The picture as SVG. The scale is logarithmic: on a linear one the peers could not be told apart."""
     present = [entrant for entrant in entrants if entrant.speeds and entrant.absence is None]
     found = {entrant.name: {at: median(each) for at, each in entrant.speeds.items()} for entrant in present}
     values = [value for speeds in found.values() for value in speeds.values()]

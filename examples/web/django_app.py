@@ -1,10 +1,10 @@
-"""Django in one file: requests start and tell runs; the worker is a process of its own.
+"""Django in one file: requests start runs and send them messages; the worker is a separate process.
 
     SHOP_DATABASE=shop.db python django_app.py runserver
     SHOP_DATABASE=shop.db holdfast worker --url sqlite:///shop.db shop.py
 
-In a project of yours the settings, the model and the views stand where they always do; what matters are the client and
-the four views. The client blocks and may be used by many threads.
+In your project, the settings, the model and the views are where they always are; what matters are the client and the
+four views. The client blocks, and many threads may share it.
 """
 
 import json
@@ -27,7 +27,7 @@ settings.configure(
     SECRET_KEY=os.environ.get("SECRET_KEY", "for this example only"),
     ALLOWED_HOSTS=["localhost", "127.0.0.1", "testserver"],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE}},
-    # Webhooks come without a CSRF token: where CsrfViewMiddleware is installed, their views are marked @csrf_exempt.
+    # Webhooks come without a CSRF token. Where CsrfViewMiddleware is installed, mark their views with @csrf_exempt.
     MIDDLEWARE=["django_app.Refusals" if __name__ != "__main__" else "__main__.Refusals"],
 )
 django.setup()
@@ -57,7 +57,7 @@ STATUS: dict[type[HoldfastError], int] = {
 
 
 class Refusals:
-    """What Holdfast refuses, as answers that name the reason."""
+    """Answers for what Holdfast refuses, with the reason."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self._get_response = get_response

@@ -1,10 +1,10 @@
-"""FastAPI: requests start and tell runs, and the worker lives in the application's own lifespan.
+"""FastAPI: requests start runs and send them messages, and the worker lives in the application's lifespan.
 
     pip install holdfast fastapi uvicorn 'sqlalchemy[asyncio]' aiosqlite
     SHOP_DATABASE=shop.db uvicorn fastapi_app:app
 
-One process does everything here. With more load, leave the worker out of the lifespan and run `holdfast worker` beside
-it: the two meet in the database only. Many processes of either kind may share one database.
+Here one process does everything. With more load, take the worker out of the lifespan and run `holdfast worker` instead:
+the two meet only in the database. Many processes of either kind may share one database.
 """
 
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with Worker(client, workflows=[checkout]):
             app.state.client = client
             yield
-        # By now the worker has let its steps end, and handed back what it held.
+        # By now the worker has let its steps end, and has handed its runs back.
     await engine.dispose()
 
 

@@ -1,9 +1,9 @@
-"""Flask: requests start and tell runs; the worker is a process of its own.
+"""Flask: requests start runs and send them messages; the worker is a separate process.
 
     SHOP_DATABASE=shop.db flask --app flask_app run
     SHOP_DATABASE=shop.db holdfast worker --url sqlite:///shop.db shop.py
 
-The client blocks and may be used by many threads. Opening it makes Holdfast's tables.
+The client blocks, and many threads may share it. Opening it creates Holdfast's tables.
 """
 
 import sqlite3

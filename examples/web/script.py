@@ -1,4 +1,4 @@
-"""A plain script does what a request does: it starts a run, looks at it, and tells it something.
+"""A plain script does what a request does: it starts a run, looks at it, and sends it messages.
 
     SHOP_DATABASE=shop.db holdfast worker --url sqlite:///shop.db shop.py &
     SHOP_DATABASE=shop.db python script.py order o-1
@@ -6,7 +6,7 @@
     SHOP_DATABASE=shop.db python script.py pay TOKEN 1200
     SHOP_DATABASE=shop.db python script.py delivered o-1
 
-Every call is a process of its own, and may be killed and repeated: keys and message ids make that safe.
+Each call is a separate process, and may be killed and repeated: keys and message ids make that safe.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""The workflow that the web examples share: an order is paid at a provider that calls back, shipped, and delivered.
+"""The workflow of the web examples: an order is paid at a provider that calls back, then shipped and delivered.
 
-What a web application needs of it are its name, its steps' outside and where it keeps its data: here a SQLite file, in
-which Holdfast's tables stand beside the shop's own. So an order and its run can be written in one transaction. With
-Postgres DATABASE would be a url, and nothing in the workflow would change.
+The web applications need its name, its hook and its database: a SQLite file, in which Holdfast's tables are next to the
+shop's own, so that an order and its run can be written in one transaction. With Postgres DATABASE would be a url, and
+nothing in the workflow would change.
 
-The worker for it, beside whatever serves the requests: holdfast worker --url sqlite:///shop.db shop.py
+Its worker, beside whatever serves the requests: holdfast worker --url sqlite:///shop.db shop.py
 """
 
 import os
@@ -24,14 +24,14 @@ class Payment:
 
 @step
 def ship(order_id: str, cents: int) -> str:
-    # A carrier would be told here, with current_step().idempotency_key, so that one order is one parcel.
+    # A real carrier would get current_step().idempotency_key, so that an order is never two parcels.
     return f"parcel of {order_id}, paid with {cents} cents"
 
 
 @workflow
 async def checkout(order_id: str) -> str:
     payment = holdfast.hook(name="payment", type=Payment, expires="3d")
-    # The address that the provider calls when the money is there. The token is the secret: it is good for one call.
+    # The provider calls this address when the money has come. The token is secret, and good for one call.
     holdfast.set_value("pay at", f"/payments/{payment.token}")
     paid = await payment.wait()
     parcel = ship(order_id, paid.cents)

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
 """DBOS Transact.
 
-Workflows are called directly: a queue would put a poll between the start and the run. Tracing and logging are off.
+Workflows are called directly: a queue would add a poll between start and run. Tracing and logging are off.
 """
 
 import asyncio

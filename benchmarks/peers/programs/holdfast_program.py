@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """Holdfast.
 
-One process, its worker's concurrency being the runs at once. Starts are one call; each run's result is waited for.
-Python's collector is set as docs/deploy.md says for a worker in a process of one's own.
+One process, whose worker's concurrency is the number of runs at once. All runs start in one call, and each result is
+awaited. Python's collector is set as docs/deploy.md says for a process of one's own.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
 # mypy: ignore-errors
 """pyworkflow-engine.
 
-Its local runtime, which needs no broker and executes steps in this process: a broker between would only add to it. Runs
-are durable, in its Postgres storage; `start` returns when the run has ended. Logging is off.
+With its local runtime, which executes steps in this process: a broker would only add to their cost. Runs are durable,
+in its Postgres storage; `start` returns when the run has ended. Logging is off.
 
-Its migrations fail in an empty database, since one of them changes a table that is made after them. That table belongs
-to streams, which no run here uses, so it is made beforehand with the columns that are indexed.
+Its migrations fail in an empty database, since one of them changes a table that a later one creates. No run here uses
+that table (it is for streams), so it is created beforehand with the columns that are indexed.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 # mypy: ignore-errors
-"""The work, and how it is timed: the same for every engine in Python.
+"""The work and its timing, the same for every engine in Python.
 
-Each program is run with URL RUNS AT_ONCE POOL.
+Each program is called with URL RUNS AT_ONCE POOL.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ RUNS, AT_ONCE, POOL = map(int, sys.argv[2:])
 
 
 def four_steps(step, workflow):
-    """Four steps that do nothing, by an engine's own decorators."""
+    """A workflow of four empty steps, made with an engine's own decorators."""
 
     @step(name="reserve")
     async def reserve(number: int) -> int:
@@ -43,7 +43,7 @@ def four_steps(step, workflow):
 
 
 async def in_lanes(execute, runs):
-    """Execute so many runs, each lane one after the other."""
+    """Execute this many runs in AT_ONCE lanes; each lane executes one after another."""
     numbers = iter(range(runs))
 
     async def lane():
@@ -54,7 +54,7 @@ async def in_lanes(execute, runs):
 
 
 async def timed(execute_all):
-    """Warm up, then print the seconds that all the runs took."""
+    """Warm up, then print how many seconds all runs took."""
     await execute_all(max(AT_ONCE, 5))
     began = time.perf_counter()
     await execute_all(RUNS)
