@@ -68,8 +68,9 @@ def why(
     waits: Sequence[WaitRecord] = (),
     cancel: Message | None = None,
     unread: Sequence[Unread] = (),
+    joined: frozenset[str] = frozenset(),
 ) -> tuple[Reason, str, Any]:
-    around = Surroundings(workers, "shop", NOW, lambda stored: stored.decode(), waits, cancel, unread)
+    around = Surroundings(workers, "shop", NOW, lambda stored: stored.decode(), waits, cancel, unread, joined)
     answer = explain(run, entries, around)
     assert str(answer) == answer.text
     assert answer.text.startswith("run r1 of 'total' ")
@@ -338,6 +339,12 @@ def test_a_child_that_was_asked_for_anew_is_not_taken_for_the_one_that_was_calle
     again = (StepFailed(T, "add", 1, b""), retrying, Reopened(T, True), StepCompleted(T, "add", 1, b"1"))
     _, text, _ = why(record(**PARKED, due_at=None), Started(T, b""), *asked, *again)
     assert "the child run of 'ship' that was begun anew" in text
+
+
+def test_a_run_that_was_joined_by_its_key_is_not_named_by_an_id_that_no_run_has():
+    asked = (ChildAsked("ship", "r1.ship", "ship", b""), ChildAsked("ship:1", "r1.ship:1", "ship", b""))
+    _, text, _ = why(record(**PARKED, due_at=None), Started(T, b""), *asked, joined=frozenset({"r1.ship"}))
+    assert "waits for a run of 'ship' that it joined by its key or the child run r1.ship:1." in text
 
 
 def test_crashes_a_cancel_and_a_deadline_are_told_beside_the_reason():

@@ -301,3 +301,21 @@ async def test_a_cancel_of_a_run_whose_workflow_is_gone_is_told_with_what_to_do(
         _, text = await told(on, run)
         assert "A cancel was asked for (sold out) at" in text
         assert "is delivered when a worker that knows it is started; a cancel with force=True" in text
+
+
+async def test_a_run_that_joined_another_by_its_key_does_not_name_one_that_nobody_finds(database_url):
+    @workflow
+    async def shipping() -> None:
+        await sleep("1h")
+
+    @workflow
+    async def joins() -> None:
+        await shipping.options(key="parcel 7").start()
+
+    async with stage(database_url, shipping, joins) as on:
+        await on.client.start(shipping, key="parcel 7")
+        run = await on.client.start(joins)
+        await on.until_waiting(run)
+        reason, text = await told(on, run)
+        assert reason == "waiting"
+        assert "'joins' waits for a run of 'shipping' that it joined by its key. Nothing else would wake it." in text

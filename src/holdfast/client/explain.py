@@ -12,7 +12,7 @@ Nothing here reads or waits: explaining.py reads, and `explain` decides. It can'
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -40,7 +40,7 @@ from holdfast.model import (
 )
 
 from .moments import spelt, time_left
-from .unfinished import UNNAMED, OpenStep, OpenWait, is_wanted, open_children, open_steps, open_wait
+from .unfinished import UNNAMED, OpenChild, OpenStep, OpenWait, is_wanted, open_children, open_steps, open_wait
 
 
 class Reason(StrEnum):
@@ -93,6 +93,8 @@ class Surroundings:
     """A cancel that was sent and not yet taken by a turn."""
     unread: Sequence[Unread] = ()
     """Other messages that no turn has taken."""
+    joined: Collection[str] = ()
+    """Ids of children that no run has: one that had the child's key was joined instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,7 @@ class _Scene:
     stopped: Stopped | None
     set_aside: tuple[SetAside, ...]
     is_compensated: bool
-    children: Mapping[str, str]
-    """Children that have not ended, by their keys: which runs they are, as far as the journal knows."""
+    children: tuple[OpenChild, ...]
     around: Surroundings
 
     @property
@@ -340,7 +341,7 @@ def _is_parked(scene: _Scene) -> bool:
 def _waits_told(scene: _Scene) -> str:
     """What the run waits for, as far as the store knows."""
     told = [_wait_told(wait) for wait in scene.around.waits]
-    told += [f"the child run {run_id}" for run_id in scene.children.values()]
+    told += [child.told(scene.around.joined) for child in scene.children]
     more = f" and {len(told) - 5} more" if len(told) > 5 else ""
     return " or ".join(told[:5]) + more
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from holdfast.codec import Codec
-from holdfast.model import RunRecord, RunStatus, moment_of
+from holdfast.model import Entry, RunRecord, RunStatus, history_of, moment_of
 from holdfast.store import Store
 
 from .entries import readable
 from .explain import Explanation, Surroundings, explain
 from .failures import described, error_of
+from .unfinished import open_children
+
+_TOLD = 5
+"""Children beyond these are only counted."""
 
 
 async def explained(store: Store, record: RunRecord, codec: Codec) -> Explanation:
@@ -26,7 +31,14 @@ async def explained(store: Store, record: RunRecord, codec: Codec) -> Explanatio
         () if is_final else await store.read_waits(record.id),
         None if is_final else await store.find_cancel(record.id),
         () if is_final else await store.count_unread(record.id),
+        () if is_final else await _joined(store, entries),
     )
     found = explain(record, entries, surroundings)
     # A blocked run tells its own report, which may be about this very damage.
     return found if damage is None or record.blocked else replace(found, text=f"{found} But {damage}.")
+
+
+async def _joined(store: Store, entries: Sequence[Entry]) -> list[str]:
+    """Ids of children that no run has, of as many as are told."""
+    asked = [child.run_id for child in open_children(history_of(entries))[:_TOLD] if child.run_id is not None]
+    return [run_id for run_id in asked if await store.get_run(run_id) is None]

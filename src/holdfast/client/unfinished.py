@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -66,6 +66,23 @@ def open_wait(wait: WaitRecord) -> OpenWait:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class OpenChild:
+    """A child that was asked for and has not ended, as far as the journal knows."""
+
+    run_id: str | None
+    """None if it was asked for before the last cut: another run has taken its place, and only the body knows its id."""
+    workflow: str
+
+    def told(self, joined: Collection[str]) -> str:
+        """The child in words. `joined` are ids that no run has: a run that had the child's key was joined instead."""
+        if self.run_id is None:
+            return f"the child run of {self.workflow!r} that was begun anew"
+        if self.run_id in joined:
+            return f"a run of {self.workflow!r} that it joined by its key"
+        return f"the child run {self.run_id}"
+
+
 def open_steps(entries: Iterable[Entry], describe: Callable[[bytes], str]) -> Iterable[OpenStep]:
     """Steps that were asked for and have no result, in the order in which they were asked for."""
     found: dict[str, OpenStep] = {}
@@ -92,14 +109,13 @@ def is_wanted(step: OpenStep, run: RunRecord) -> bool:
     return step.retry_at is not None and run.due_at is not None and run.due_at <= step.retry_at
 
 
-def open_children(history: History) -> dict[str, str]:
-    """Children that have not ended, by their keys: which runs they are, as far as the journal knows."""
-    found: dict[str, str] = {}
+def open_children(history: History) -> tuple[OpenChild, ...]:
+    """Children that have not ended, in the order of asking."""
+    found: dict[str, OpenChild] = {}
     cut = max((place for place, _ in history.lives), default=0)
     for place, entry in enumerate(history.entries):
         if isinstance(entry, ChildAsked):
-            # Before the last cut: another run has taken its place, with an id that the body has drawn.
-            found[entry.key] = entry.run_id if place >= cut else f"of {entry.workflow!r} that was begun anew"
+            found[entry.key] = OpenChild(entry.run_id if place >= cut else None, entry.workflow)
         elif isinstance(entry, ChildEnded):
             found.pop(entry.key, None)
-    return found
+    return tuple(found.values())
