@@ -28,7 +28,7 @@ from holdfast.errors import IOInBody, JournalDiverged, JournalLimitReached, NotI
 from holdfast.model import Entry, Instant, Patched, Reseeded, StepAsked, Undoing
 
 from .commands import Command
-from .divergence import calling_line, diverged, line_of
+from .divergence import calling_line, diverged, line_at
 from .loop import BodyLoop
 from .runners import BLOCKED, STUBBORN, Runners
 from .shapes import shapes_of
@@ -113,7 +113,7 @@ class Calls:
         frame = sys._getframe(3)
         if self._open_pendings is _NO_CALLS:
             self._open_pendings = {}
-        self._open_pendings[hash(pending)] = (pending, current_task(self.loop), frame.f_code, frame.f_lineno)
+        self._open_pendings[hash(pending)] = (pending, current_task(self.loop), frame.f_code, frame.f_lasti)
 
     def _ask(
         self,
@@ -244,7 +244,7 @@ class Calls:
     def track(self, work: Coroutine[Any, Any, T], ticket: int, frame: FrameType) -> Coroutine[Any, Any, T]:
         if self._tickets is _NO_CALLS:
             self._tickets = {}
-        self._tickets[ticket] = (work, current_task(self.loop), frame.f_code, frame.f_lineno)
+        self._tickets[ticket] = (work, current_task(self.loop), frame.f_code, frame.f_lasti)
         return work
 
     def redeem(self, ticket: int, *, is_let_go: bool = False) -> None:
@@ -257,7 +257,7 @@ class Calls:
 
     @property
     def _awaited_line(self) -> str:
-        return "an unknown line" if self._awaited_in is None else line_of(self._awaited_in, self._awaited_at)
+        return "an unknown line" if self._awaited_in is None else line_at(self._awaited_in, self._awaited_at)
 
     def seen(self, pending: Pending[Any]) -> None:
         self._open_pendings.pop(hash(pending), None)

@@ -32,7 +32,7 @@ from holdfast.model import (
 )
 
 from .commands import Advance
-from .divergence import ending, line_of
+from .divergence import ending, line_at
 from .endings import came_to_its_end, failure_of
 from .life import Child
 from .loop import Handle
@@ -369,22 +369,22 @@ class Deliveries(Requests):
         if self.ended_main is not None:
             # Compensation ends normally even if the body has failed, so ask for the body's own error.
             error = failure_of(self.ended_main)
-        if isinstance(error, Continued | None):
+        if (self._tickets or self._open_pendings or self.loop.dropped) and isinstance(error, Continued | None):
             self._check_everything_was_awaited()
 
     def _check_everything_was_awaited(self) -> None:
         # A call counts as looked at if a task has awaited its coroutine, or a cancel has closed it. A task that was
         # cancelled, failed or lost a race never came to the line where it would have looked.
         forgotten = [
-            (code, line)
-            for work, task, code, line in self._tickets.values()
+            (code, at)
+            for work, task, code, at in self._tickets.values()
             if inspect.getcoroutinestate(work) != inspect.CORO_CLOSED and came_to_its_end(task)
         ]
-        forgotten += [(code, line) for _, task, code, line in self._open_pendings.values() if came_to_its_end(task)]
-        forgotten += [(code, line) for task, code, line in self.loop.dropped if came_to_its_end(task)]
+        forgotten += [(code, at) for _, task, code, at in self._open_pendings.values() if came_to_its_end(task)]
+        forgotten += [(code, at) for task, code, at in self.loop.dropped if came_to_its_end(task)]
         if not forgotten:
             return
-        lines = ", ".join(dict.fromkeys(line_of(code, line) for code, line in forgotten))
+        lines = ", ".join(dict.fromkeys(line_at(code, at) for code, at in forgotten))
         self.fail_with(
             NeverAwaited(
                 f"{self.run!r} ended, but the result of a call was never looked at: {lines}. "

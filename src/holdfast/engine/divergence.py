@@ -83,6 +83,11 @@ def line_of(code: CodeType, line: int) -> str:
     return f"{Path(code.co_filename).name}:{line} in {code.co_name}"
 
 
+def line_at(code: CodeType, at: int) -> str:
+    """The line of an instruction. Calls are remembered without: finding it goes through all of the code before it."""
+    return line_of(code, next(line or 0 for start, end, line in code.co_lines() if start <= at < end))
+
+
 def ending(main: asyncio.Task[Any]) -> str:
     """The error a body ended with and its line, as the second half of a sentence; empty if there was none."""
     error = None if main.cancelled() else main.exception()

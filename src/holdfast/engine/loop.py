@@ -279,8 +279,8 @@ class BodyLoop(asyncio.AbstractEventLoop):
         return None
 
     def drop(self, frame: FrameType) -> None:
-        """Note that a coroutine which nobody has awaited is thrown away at this line."""
-        place = (asyncio.current_task(self), frame.f_code, frame.f_lineno)
+        """Note that a coroutine which nobody has awaited is thrown away here."""
+        place = (asyncio.current_task(self), frame.f_code, frame.f_lasti)
         if place not in self.dropped:
             self.dropped += (place,)
 
