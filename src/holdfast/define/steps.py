@@ -165,15 +165,16 @@ class AsyncStep(CoroutineFunction, Step[P, R]):
         if scope.is_blocking:
             return cast("Coroutine[object, None, R]", scope.block(scope.ask_step(self, args, kwargs)))
         ticket = scope.new_ticket()
-        return cast(
-            "Coroutine[object, None, R]",
-            scope.track(_ask(scope, ticket, self, args, kwargs), ticket, sys._getframe(1)),
+        asked: Coroutine[object, None, R] = scope.track(
+            _ask(scope, ticket, self, args, kwargs), ticket, sys._getframe(1)
         )
+        return asked
 
 
 async def _ask(body: Body, ticket: int, step: Step[Any, R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
     body.redeem(ticket)
-    return cast(R, await body.ask_step(step, args, kwargs))
+    value: R = await body.ask_step(step, args, kwargs)
+    return value
 
 
 class _StepDecorator(Protocol):

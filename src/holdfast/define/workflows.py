@@ -158,6 +158,8 @@ class Workflow(Generic[P, R]):
         self.on_event = None if on_event is None else checked_name(on_event)
         self.match = match
         self.start_options = start_options or StartOptions()
+        self.shapes: Any = None
+        """The worker may keep the codecs of the arguments and the result here."""
         functools.update_wrapper(cast(Any, self), fn, updated=())
 
     def options(

@@ -39,6 +39,9 @@ class Departing(Pumped, Protocol):
     @property
     def runners(self) -> Runners: ...
 
+    @property
+    def has_generators(self) -> bool: ...
+
     def open_generators(self) -> list[AsyncGenerator[Any, Any]]:
         """The async generators that are not closed yet. Each is returned once."""
 
@@ -48,6 +51,13 @@ class Departing(Pumped, Protocol):
 def put_away(body: Departing) -> None:
     """End every task of the body, youngest first, then forget it."""
     body.is_dead = True
+    # Most bodies have ended by themselves, with all of their tasks.
+    if body.has_generators or not all(task.done() for task in body.loop.tasks.values()):
+        _end_all(body)
+    body.forget()
+
+
+def _end_all(body: Departing) -> None:
     leave = enter(body.loop, events._get_running_loop())
     body.runners.pumped = body
     body.hub = getcurrent()
@@ -60,14 +70,13 @@ def put_away(body: Departing) -> None:
                 _log.error("%r: a task of its body would not end when it was put away: %r", body.run, task.get_coro())
             # However the task ended, asyncio is not to report it.
             task._log_destroy_pending = False
-        while generators := body.open_generators():
-            for generator in generators:
+        while body.has_generators:
+            for generator in body.open_generators():
                 _drive(body, generator.aclose(), body.context.copy(), is_new=True)
     finally:
         ready.clear()
         body.hub = body.runners.pumped = None
         leave()
-    body.forget()
 
 
 def _end(body: Departing, task: BodyTask[Any]) -> bool:

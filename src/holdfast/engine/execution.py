@@ -51,6 +51,7 @@ from .life import Lived, lived
 from .loop import Handle
 from .outcome import last_failure, settle, would_retry
 from .runners import Runners, is_entered, run_beside
+from .shapes import shapes_of
 from .tasks import BodyTask, as_coroutine
 
 _NOTHING: Any = ()
@@ -340,7 +341,7 @@ class Execution(Deliveries):
 
     def _begin(self) -> None:
         try:
-            args, kwargs = self._codec.arguments(self.workflow.fn).unpack(self._codec.open(self._input))
+            args, kwargs = shapes_of(self.workflow, self._codec).arguments.unpack(self._codec.open(self._input))
         except CodecError as error:
             return self.fail_with(error)
         fn = self.workflow.fn
@@ -353,6 +354,10 @@ class Execution(Deliveries):
         self.fail_with(self.divergence(what, held, at=self._cursor))
         assert self.fault is not None
         raise self.fault
+
+    @property
+    def has_generators(self) -> bool:
+        return bool(self._generators or self._lost_generators)
 
     def open_generators(self) -> list[AsyncGenerator[Any, Any]]:
         found, self._generators = self._generators, None

@@ -16,6 +16,7 @@ from .endings import failure_of, lost_failures
 from .inheritance import bequeathed
 from .life import Life, id_after
 from .loop import BodyLoop
+from .shapes import shapes_of
 from .tasks import BodyTask
 
 _failed_at = attrgetter("failed_at")
@@ -133,7 +134,7 @@ def _result(body: Finished, codec: Codec) -> tuple[bytes | None, BaseException |
     if error is not None:
         return None, error
     try:
-        return codec.result(body.workflow.fn).encode(main.result()), None
+        return shapes_of(body.workflow, codec).result.encode(main.result()), None
     except CodecError as said:
         refused: CodecError = said
     except (Exception, KeyboardInterrupt):

@@ -1,26 +1,26 @@
-"""The codecs of a step, found once and kept with the step: every turn uses them several times."""
+"""The codecs of a step or a workflow, found once and kept with it: every turn or run uses them several times."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from holdfast.codec import ArgumentsCodec, Codec, ValueCodec
-from holdfast.define import Step
+from holdfast.define import Step, Workflow
 
 
 class Shapes(NamedTuple):
-    """How a step's arguments and result are stored."""
+    """How the arguments and the result of a step or a workflow are stored."""
 
     codec: Codec
     arguments: ArgumentsCodec
     result: ValueCodec
 
 
-def shapes_of(step: Step[Any, Any], codec: Codec) -> Shapes:
-    """The shapes of a step under a codec."""
-    found: Shapes | None = step.shapes
+def shapes_of(made: Step[Any, Any] | Workflow[Any, Any], codec: Codec) -> Shapes:
+    """The shapes of a step or a workflow under a codec."""
+    found: Shapes | None = made.shapes
     if found is None or found.codec is not codec:
-        # The body calls a transactional step without the connection that the worker passes.
-        arguments = codec.arguments(step.fn, skip=1 if step.is_transactional else 0)
-        found = step.shapes = Shapes(codec, arguments, codec.result(step.fn))
+        # A body calls a transactional step without the connection, which the worker adds.
+        skip = 1 if isinstance(made, Step) and made.is_transactional else 0
+        found = made.shapes = Shapes(codec, codec.arguments(made.fn, skip=skip), codec.result(made.fn))
     return found

@@ -101,6 +101,8 @@ def history_of(entries: Iterable[Entry]) -> History:
 def _left_of(lives: list[tuple[int, RunRetrying]]) -> tuple[tuple[int, RunRetrying], ...]:
     """Move lives that began in a part which a later life has cut off to that cut: they still matter, for children had
     other ids in each."""
+    if not lives:
+        return ()
     # In one pass, from the last one on: there may be thousands of them.
     places = [*accumulate((place for place, _ in reversed(lives)), min)]
     return tuple((place, life) for place, (_, life) in zip(reversed(places), lives, strict=True))
