@@ -78,7 +78,7 @@ class Pulse:
         *,
         stall: int,
         blocked_after: int,
-        advancing: Callable[[], tuple[object, int] | None],
+        advancing: Callable[[], tuple[object] | None],
         lost: Callable[[], None],
         renewed: Callable[[], None],
     ) -> None:
@@ -99,7 +99,10 @@ class Pulse:
         """For how many ticks the loop has not answered. A clock would also count the time in which the process was
         halted."""
         self._patience = max(1, blocked_after * _TICKS // 1_000_000)
-        self._reported: object = None
+        self._watched: object = None
+        """The advance of a body that was under way at the last look."""
+        self._watched_since = 0
+        self._is_reported = False
         self._is_away = False
         self._pause = _FIRST_PAUSE
         self._stop = threading.Event()
@@ -190,14 +193,16 @@ class Pulse:
 
     def _watch_body(self, now: int) -> None:
         advancing = self._advancing()
-        if advancing is None or now - advancing[1] < self._blocked_after or advancing is self._reported:
+        if advancing is not self._watched:
+            self._watched, self._watched_since, self._is_reported = advancing, now, False
+        if advancing is None or self._is_reported or now - self._watched_since < self._blocked_after:
             return
-        self._reported = advancing
+        self._is_reported = True
         _log.warning(
             "the body of %r has blocked this worker's loop for %s; a body must only call steps and wait durably: "
             "move slow or blocking work into a step. It is here:\n%s",
             advancing[0],
-            spoken(now - advancing[1]),
+            spoken(now - self._watched_since),
             self._stack(),
         )
 

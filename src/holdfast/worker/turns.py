@@ -79,8 +79,8 @@ class Turns(Arrivals):
         super().__init__(
             worker_id, clock, rows, concurrency=concurrency, keep_parked=keep_parked, may_begin=may_begin, freed=freed
         )
-        self.advancing: tuple[object, int] | None = None
-        """The run whose body is on the loop right now, and since when."""
+        self.advancing: tuple[object] | None = None
+        """The run whose body is on the loop right now. Another tuple each time: so the pulse can tell for how long."""
         self._workflows = workflows
         self._codec = codec
         self._turns = turns
@@ -144,7 +144,7 @@ class Turns(Arrivals):
         """Rebuild the body; False if it can't be rebuilt, so that the run is blocked."""
         held.info.begin()
         held.execution = Execution(held.workflow, held.info, held.input, held.seed, self._codec, self._runners)
-        self.advancing = (held.info, self._clock.monotonic())
+        self.advancing = (held.info,)
         try:
             if history.called_off:
                 held.execution.life.called_off = history.called_off
@@ -194,7 +194,7 @@ class Turns(Arrivals):
             has_messages = has_messages or arrival.message_id is not None
         if not held.is_busy:
             self.set_busy(held, True)
-        self.advancing = (held.info, self._clock.monotonic())
+        self.advancing = (held.info,)
         try:
             done = execution.advance(inputs, held.last_at)
         except Exception as error:
