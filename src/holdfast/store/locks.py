@@ -12,9 +12,9 @@ import contextlib
 import logging
 import os
 import socket
+import stat
 import time
 from collections.abc import Iterator
-from functools import partial
 from hashlib import sha256
 from urllib.parse import quote
 from weakref import WeakSet
@@ -46,15 +46,12 @@ class ProcessLocks:
     process has died, so it closes its copies (`_forked`).
     """
 
-    def __init__(self, folder: str | None, namespace: str, *, with_parents: bool = False) -> None:
+    def __init__(self, folder: str | None, namespace: str, *, is_temporary: bool = False) -> None:
         self._folder = folder if fcntl is not None else None
         self._namespace = namespace
-        self._make = partial(os.makedirs, exist_ok=True) if with_parents else os.mkdir
-        """Without `with_parents`, no missing parent is created: a database that is away takes its folder along, and is
-        to find its place free when it comes back."""
-        self._is_needed = with_parents and fcntl is not None
-        """Whether to warn where no lock can be had: so for a server. A SQLite file has its folder beside it, and a
-        database in memory has nobody else to tell."""
+        self._is_temporary = is_temporary and fcntl is not None
+        """Whether the folder is in a folder of this user's, among everybody's temporary files. That one is made, too,
+        and must be nobody else's. Else the folder is beside a database, and is not made where that is away."""
         self._held: dict[str, int] = {}
         _locks.add(self)
 
@@ -63,11 +60,14 @@ class ProcessLocks:
         if worker_id in self._held:
             return True
         if self._folder is None:
-            if self._is_needed:
+            if self._is_temporary:
                 _log.warning("there is no folder for temporary files, %s", _WITHOUT)
             return False
         with contextlib.suppress(OSError):
-            self._make(self._folder)
+            if self._is_temporary:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(os.path.dirname(self._folder), 0o700)
+            os.mkdir(self._folder)
         for _ in range(_TRIES):
             descriptor = self._try(worker_id, create=True)
             if descriptor is not None:
@@ -75,7 +75,9 @@ class ProcessLocks:
                 return True
             # Another process that looks for the dead may have it for a moment.
             time.sleep(0.001)
-        if self._is_needed and not os.access(self._folder, os.W_OK):
+        if not self._is_ours():
+            _log.warning("the folder %s is not this user's alone, %s", os.path.dirname(self._folder), _WITHOUT)
+        elif self._is_temporary and not os.access(self._folder, os.W_OK):
             _log.warning("the folder %s can't be written, %s", self._folder, _WITHOUT)
         return False
 
@@ -123,7 +125,21 @@ class ProcessLocks:
         while self._held:
             os.close(self._held.popitem()[1])
 
+    def _is_ours(self) -> bool:
+        """Whether nobody else can put a file there: one that nobody has locked would be taken for a dead worker's."""
+        assert self._folder is not None
+        if not self._is_temporary:
+            return True
+        try:
+            found = os.lstat(os.path.dirname(self._folder))
+        except OSError:
+            # It is missing, or can't be reached: then no file in it can be opened.
+            return True
+        return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & stat.S_IWOTH
+
     def _try(self, worker_id: str, *, create: bool) -> int | None:
+        if not self._is_ours():
+            return None
         try:
             descriptor = os.open(self._path(worker_id), os.O_RDWR | (os.O_CREAT if create else 0), 0o644)
         except OSError:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
+
 from holdfast.store import open_store
 from holdfast.store.locks import ProcessLocks, WaitingRoom
 
@@ -31,8 +33,8 @@ def test_a_folder_that_is_away_is_not_made_in_its_place(tmp_path):
     assert not (tmp_path / "away").exists()
 
 
-def test_a_folder_of_one_s_own_is_made_with_those_above_it(tmp_path):
-    locks = ProcessLocks(str(tmp_path / "user" / "name"), "default", with_parents=True)
+def test_a_folder_among_temporary_files_is_made_with_the_user_s_own_above_it(tmp_path):
+    locks = ProcessLocks(str(tmp_path / "user" / "name"), "default", is_temporary=True)
     assert locks.hold("w") is True
     locks.release_all()
 
@@ -40,11 +42,32 @@ def test_a_folder_of_one_s_own_is_made_with_those_above_it(tmp_path):
 def test_a_worker_without_a_folder_for_its_lock_says_what_that_means(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     folder = str(tmp_path / "file" / "user" / "name")
-    assert ProcessLocks(folder, "default", with_parents=True).hold("w") is False
-    assert ProcessLocks(None, "default", with_parents=True).hold("w") is False
+    assert ProcessLocks(folder, "default", is_temporary=True).hold("w") is False
+    assert ProcessLocks(None, "default", is_temporary=True).hold("w") is False
     first, second = (record.getMessage() for record in caplog.records)
     assert first.startswith(f"the folder {folder} can't be written, so other processes can't tell")
     assert second.startswith("there is no folder for temporary files, so other processes can't tell")
+
+
+@pytest.mark.parametrize("kind", ["writable", "link", "stranger"])
+def test_a_folder_that_others_may_write_to_says_nothing_of_who_is_dead(tmp_path, monkeypatch, caplog, kind):
+    """Somebody else on this host can make it before we do, by its name."""
+    own = tmp_path / "user"
+    if kind == "link":
+        (tmp_path / "theirs").mkdir()
+        own.symlink_to(tmp_path / "theirs")
+    else:
+        own.mkdir()
+        own.chmod(0o777 if kind == "writable" else 0o755)
+    (own / "name").mkdir()
+    (own / "name" / "default.w.lock").touch()
+    if kind == "stranger":
+        uid = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+    locks = ProcessLocks(str(own / "name"), "default", is_temporary=True)
+    assert locks.is_dead("w") is False
+    assert locks.hold("other") is False
+    assert caplog.records[0].getMessage().startswith(f"the folder {own} is not this user's alone, so other processes")
 
 
 def test_a_lock_says_whether_whoever_held_it_lives(tmp_path):

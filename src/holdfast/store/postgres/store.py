@@ -97,7 +97,7 @@ class PostgresStore(LifeStore):
         self._opening = threading.Lock()
         self._missed_looked_at = -_MISSED_EVERY
         self._thread = LoopThread("holdfast-postgres")
-        self._locks = ProcessLocks(_lock_folder(self._target.dsn, schema), namespace, with_parents=True)
+        self._locks = ProcessLocks(_lock_folder(self._target.dsn, schema), namespace, is_temporary=True)
         self._watcher = Watcher(self._target, schema, namespace, self._thread, lambda: self._pool, self._known.lower)
 
     def __repr__(self) -> str:
