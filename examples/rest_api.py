@@ -46,8 +46,10 @@ def use(address: str, operator: str, reader: str) -> None:
 async def main() -> None:
     (operator, operator_key), (reader, reader_key) = new_key("shop", "operate", payloads=True), new_key("board", "read")
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as door:
-        async with AsyncClient(f"sqlite:///{folder}/shop.db") as client, Worker(client, workflows=[checkout]):
-            server = uvicorn.Server(uvicorn.Config(api(client, keys=[operator_key, reader_key]), log_level="warning"))
+        client = AsyncClient(f"sqlite:///{folder}/shop.db")
+        app = api(client, keys=[operator_key, reader_key])  # before the worker begins: this imports FastAPI
+        async with client, Worker(client, workflows=[checkout]):
+            server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
             serving = asyncio.create_task(server.serve(sockets=[door]))
             await asyncio.to_thread(use, f"http://127.0.0.1:{door.getsockname()[1]}", operator, reader)
             server.should_exit = True
