@@ -58,25 +58,24 @@ def run(  # type: ignore[misc]  # a ParamSpec leaves no room for keywords of our
 
         receipt = holdfast.run(checkout, order, key="order-42")
 
-    It starts the run, works on it, and waits for its end, which is all that a script needs. With a `key`, a script that
-    was killed goes on where it was when it is run again: the journal is replayed, steps whose results are recorded are
-    not executed again, and steps that were in flight are. If the run failed or was cancelled, it goes on from its last
-    failure, as a new run; if it has completed, its result is returned and nothing is executed. Without a key, each call
-    is another run. `checkout.options(key=..., deadline=...)` is the way to give more options. An argument whose name is
-    also one of the options here must be given by position, else BadArguments, as for all arguments that don't fit the
-    workflow.
+    This is all that a script needs: it starts the run, executes it, and waits for its end. Without a key, each call is
+    another run. With a `key`, a script that was killed and is run again goes on where it was. The journal is replayed,
+    recorded steps are not executed again, and steps that were in flight are. If the run failed or was cancelled, it
+    goes on from its last failure, as a new run. If it has completed, its result is returned and nothing is executed.
+
+    For more options use `checkout.options(key=..., deadline=...)`. An argument of the workflow that has the name of an
+    option here must be given by position. Arguments that don't fit the workflow raise BadArguments.
 
     `url` and `namespace` say where runs are kept; they default to the settings, and these to `sqlite:///holdfast.db`.
-    The worker inside serves the workflows found in the globals and closures of the one given, transitively, on the
-    queues that any worker would and on that of the run, and has the `resources` and `middleware` of a `Worker`. A child
-    of another workflow, such as one that is imported inside the body, waits for a worker that has it: an error in the
-    log names it.
+    `resources` and `middleware` are those of a `Worker`. The workflows served are the one given and, transitively,
+    those in its globals and closures. Another child, such as one that is imported inside the body, waits for a worker
+    that has it; an error in the log names it. Served are the run's queue and those of any worker.
 
     Raises RunFailed, whose cause is the body's own exception, or RunCancelled. If the run is blocked, for instance
-    because the code no longer matches its journal, that error is raised instead of waiting for other code; the run is
-    intact, and goes on when the script was mended. Ctrl-C waits for steps in flight, leaves the run intact, says how to
-    go on and raises KeyboardInterrupt, even if the run has ended by then; a second Ctrl-C exits. Inside a running event
-    loop it raises MisplacedCall: use a client there.
+    because the code no longer matches its journal, that error is raised; the run is intact, and goes on with a mended
+    script. Ctrl-C waits for steps in flight, leaves the run intact, says how to go on and raises KeyboardInterrupt,
+    even if the run has ended by then; a second Ctrl-C exits. Inside a running event loop MisplacedCall is raised: use
+    a client there.
     """
     refuse_in_body(
         "holdfast.run()",

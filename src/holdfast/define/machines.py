@@ -143,11 +143,14 @@ class Machine(AsyncWorkflow[[Any], Any]):
 
         checkout = Machine("checkout", {"start": start, "charge": charge}, retry=Retry(attempts=3), timeout="30s")
 
+    Use a machine wherever you would use a workflow: started by clients, served by workers, called as a child. It begins
+    with the state "start"; without one, DefinitionError is raised here.
+
     A state is a function of one argument, `ctx`, a mapping (`holdfast.define.Context`) with the machine's `input`. It
-    returns Next or Done; anything else, or an unknown state, fails the run with a DefinitionError. It begins
-    with "start", and DefinitionError is raised here if there is none. `retry` and `timeout` hold for every state; one
-    that is a @step brings its own. The other options are those of @workflow. It is used wherever a workflow is: started
-    by clients, served by workers, called as a child.
+    returns Next or Done. Anything else, or an unknown state, fails the run with a DefinitionError.
+
+    `retry` and `timeout` hold for every state; a state that is a @step brings its own. The other options are those of
+    @workflow.
     """
 
     def __init__(

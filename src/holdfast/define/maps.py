@@ -94,18 +94,20 @@ def map(
 
         pages = await holdfast.map(fetch, urls, concurrency=20)
 
-    For a step, `concurrency` is how many chunks are under way at once; the items of a chunk execute one after another.
-    For a workflow it is how many items are under way: they are children of runs of `holdfast.map`, one for each chunk,
-    which are the children of this run. `chunk` is how many items one entry of the journal stands for; by default it
-    grows with the number of items, up to a thousand, and shrinks with their size. The first failure stops everything
-    and is raised; with `on_error="collect"` a failed item gives a `Failure` in its place.
+    The first failure stops everything and is raised. With `on_error="collect"` a failed item gives a `Failure` in its
+    place. Items are cut into chunks, each of which is one entry of the journal. `chunk` is the number of items in one;
+    by default it grows with the number of items, up to a thousand, and shrinks with their size.
 
-    On replay nothing is executed that was recorded. A chunk of a step that was under way when its process died executes
+    For a step, `concurrency` is the number of chunks under way at once; the items of a chunk execute one after another.
+    For a workflow it is the number of items under way at once. These are children of runs of `holdfast.map`, one for
+    each chunk, which are the children of this run.
+
+    On replay nothing that was recorded is executed. A chunk of a step that was under way when its process died executes
     again whole; each of its items keeps its `current_step().idempotency_key`. Only in a body: NotInRun outside any run,
     NotInBody in a step.
 
-    Raises DefinitionError for what is neither a step nor a workflow, or an option that can't be one, and BadArguments
-    for an item that does not fit the one argument; nothing has begun then. PayloadTooLarge if the results of one chunk
+    Raises DefinitionError if the target is neither a step nor a workflow, or an option does not fit, and BadArguments
+    if an item does not fit the one argument; nothing has begun then. Raises PayloadTooLarge if the results of one chunk
     are too large together: give a smaller `chunk`.
     """
     body = body_for("holdfast.map()")

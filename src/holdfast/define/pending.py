@@ -56,8 +56,8 @@ class Pending(Reply[T]):
     """A step under way: what `step.start(...)` returns.
 
     In an async body it is a future: await it, gather it, race it. In a `def` body `.result()` blocks this run until the
-    step has ended. A Pending that nobody ever looks at is an error at the end of the body; one that lost a race is
-    cancelled.
+    step has ended. A Pending that the body never looks at is an error at the end of the body. A Pending that has lost a
+    race is cancelled there.
     """
 
     __slots__ = ("_is_seen",)

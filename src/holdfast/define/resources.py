@@ -51,12 +51,15 @@ def resource(fn: Callable[[], AsyncIterator[T] | Iterator[T]]) -> Resource[T]:
             async with asyncpg.create_pool(DSN) as pool:
                 yield pool
 
-    Inside a step `db()` is the pool, typed by what is yielded. In a body it raises NotInBody: a body can do nothing
-    with it that would survive replay; outside any run, or on a worker that was not given it, NotInRun. Give it to the
-    worker (`Worker(..., resources=[db])`; `holdfast worker` finds it by itself), and in tests to the environment,
-    perhaps with a stand-in. If one can't be opened the worker does not start, and those that were open by then are
-    closed. `fn` is a generator function that yields once, `async def` or `def`, and needs no arguments, else
-    DefinitionError. It can't call other resources: what one needs of another, both get from a function of yours.
+    Inside a step `db()` is the pool, typed by what is yielded. Give the resource to the worker
+    (`Worker(..., resources=[db])`; `holdfast worker` finds it by itself), and in tests to the environment, perhaps with
+    a stand-in. If a resource can't be opened, the worker does not start, and the resources that are open are closed.
+
+    `fn` is a generator function that yields once, `async def` or `def`, and needs no arguments, else DefinitionError.
+    It can't call other resources: if two need the same thing, let both get it from a function of yours.
+
+    In a body `db()` raises NotInBody, because nothing that a body does with it would survive replay. Outside any run,
+    or on a worker that was not given the resource, it raises NotInRun.
     """
     if not (inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn)):
         below = inspect.unwrap(fn)

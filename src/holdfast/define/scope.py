@@ -153,10 +153,10 @@ class StepInfo:
     `run` is the RunInfo of its run, and `deadline` is when the attempt must have ended, or None.
 
     `idempotency_key` is the same for every attempt of this step of this run, also across crashes and `retry`: hand it
-    to services that remember what they have done. A fork has other keys, and so has the run that `continue_as_new`
-    begins: its work is done anew. `cancelled` turns True when nobody waits for the result any more (the run was
-    cancelled or the attempt timed out): a step in a thread should look now and then. `heartbeat_details` are what the
-    attempt before this one said last, if it failed; None if its process died.
+    to services that must not do the same thing twice. A fork has other keys, and so has the run that `continue_as_new`
+    begins, because its work is done anew. `cancelled` turns True when nobody waits for the result any more (the run was
+    cancelled or the attempt timed out): a step in a thread should look at it now and then. `heartbeat_details` are the
+    last details of the attempt before this one, if that failed; None if its process died.
     """
 
     __slots__ = (

@@ -352,16 +352,16 @@ def workflow(
     start and gets the recorded results in the recorded order. If it then asks for something else than the journal
     holds, the run is blocked with JournalDiverged: intact, and tried again when fixed code is deployed.
 
-    Started by `client.start(checkout, order)`, called by another body as a child, executed to its end in this process
-    by `holdfast.run`. Called outside any run it raises NotInRun. Arguments and result pass through the codec by their
-    annotations. An exception that leaves the body fails the run, and `run.result()` raises RunFailed with it as its
-    cause; CancelledError cancels it. Compensations run then, last registered first.
+    Start it with `client.start(checkout, order)`, call it in another body as a child, or execute it in this process
+    with `holdfast.run`. Called outside any run it raises NotInRun. Arguments and result pass through the codec by
+    their annotations. An exception that leaves the body fails the run, and `run.result()` raises RunFailed with it as
+    its cause. CancelledError cancels the run. Then compensations run, last registered first.
 
-    `name` and `version` identify it in the journal; both together are unique. `retry` tries a failed run again from
-    its last failure. `on_event` begins a run for each published event of that name whose payload holds `match`, with
-    the payload as its argument. `queue` is where its runs wait for workers that serve it. `deadline` cancels it after
-    so long, `retention` is how long it is kept after its end (None: for ever), `max_crashes` is how often it may take
-    its worker down without progress: then it is stopped. `journal_limit` bounds its history.
+    `name` and `version` identify the workflow in the journal; both together are unique. `retry` tries a failed run
+    again from its last failure. `on_event` begins a run for each published event of that name whose payload holds
+    `match`, with the payload as its argument. Runs wait in `queue` for workers that serve it. After `deadline` a run is
+    cancelled. It is kept for `retention` after its end (None: for ever). A run that takes its worker down `max_crashes`
+    times without progress is stopped. `journal_limit` bounds the inputs that a run may take in.
     """
 
     def decorate(fn: Callable[..., Any]) -> Any:

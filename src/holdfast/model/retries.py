@@ -25,15 +25,19 @@ class Retry:
 
         @step(retry=Retry(attempts=5, initial="1s", max="5m", unless=(CardDeclined,)))
 
-    `attempts` counts all tries, the first included; None means no end. `kind` says how the delay before attempt n+1
-    grows: it is `initial` ("fixed"), `initial * n` ("linear") or `initial * factor ** (n - 1)` ("exponential", the
-    default), never more than `max` (by default a minute, or `initial` if that is longer), then spread by up to `jitter`
-    of itself to either side. `on` lists the exception classes worth another try and `unless` those that are not;
-    `within` ends the tries when so much time has passed since the first one began. `initial`, `max` and `within` are
-    durations. `FatalError` is never retried, and `RetryAfter` brings its own delay. Two kinds of failures are never
-    retried either, for the step would be executed again: a result that can't be stored, and an exception that is no
-    Exception. That holds for the step's policy and for those of its workflow and of a parent. Crashes of the worker are
-    not errors and count nowhere here. What can't be a policy raises DefinitionError where it is written.
+    `attempts` counts all tries, the first included; None means no end. `within` ends the tries when so much time has
+    passed since the first one began. `initial`, `max` and `within` are durations.
+
+    `kind` says how the delay before attempt n+1 grows: it is `initial` ("fixed"), `initial * n` ("linear") or
+    `initial * factor ** (n - 1)` ("exponential", the default). It is never more than `max`, by default a minute, or
+    `initial` if that is longer. It is then spread by up to `jitter` of itself to either side.
+
+    `on` lists the exception classes that are worth another try, `unless` those that are not. `RetryAfter` brings its
+    own delay. Three kinds of failures are never retried, neither by the step's policy nor by that of its workflow or of
+    a parent: a `FatalError`, a result that can't be stored, and an exception that is no Exception. Crashes of the
+    worker are not errors and do not count here.
+
+    An invalid policy raises DefinitionError where it is written.
     """
 
     attempts: int | None = 3

@@ -275,18 +275,17 @@ class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs are meant: to be listed, counted, cancelled, retried, paused or deleted. All given conditions must
-    hold.
+    """Chooses runs to list, count, cancel, retry, pause or delete. All given conditions must hold.
 
         RunFilter(workflow=checkout, status=("failed", "cancelled"), since=yesterday, tags={"kind": "gift"})
 
-    `workflow` is a name or the decorated function, `status` one or several of RunStatus, as members or as text. `since`
-    and `until` are aware datetimes that bound when the runs were created: from `since` on, and before `until`. A run
-    must have all of `tags` and `input`, and may have others; `input` goes by the names of the arguments:
-    `input={"order": {"card": "4711"}}`. The names are known from workers that have registered the workflow, or from the
-    function; if neither gives them, filtering by `input` is a DefinitionError. `parent` is the id of the run whose
-    children are meant. Raises DefinitionError for what can't be filtered by. `declared` is read from the function, and
-    not to be given.
+    `workflow` is a name or the decorated function. `status` is one or several of RunStatus, as members or as text.
+    `since` and `until` are aware datetimes: the runs were created from `since` on, and before `until`. `parent` is the
+    id of the run whose children are meant. A run must have all of `tags` and `input`, and may have others.
+
+    `input` goes by the names of the arguments: `input={"order": {"card": "4711"}}`. The names come from workers that
+    have registered the workflow, or from the function; if neither gives them, filtering by `input` is a
+    DefinitionError. So is any condition that can't be one. `declared` is read from the function; do not give it.
     """
 
     workflow: Any = None

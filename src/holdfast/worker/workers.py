@@ -64,12 +64,11 @@ class Worker:
         await worker.run()                 # until SIGTERM or Ctrl-C
         async with worker: ...             # beside other code
 
-    `url` may also be a client, whose store, namespace and codec are then used, or an open store. Without it, the
-    settings say which store to open, and give most of the numbers, as for a client. The worker serves its workflows on
-    `queues`, or else each on its own queue and on "default"; other runs wait for a worker that knows them.
-    `concurrency` bounds the runs that advance or have a step in flight, 100 by default, and `threads` the `def` steps
-    that execute at once, 32. Waiting runs cost memory only; of those that wait long, at most `keep_parked` bodies stay
-    in memory.
+    `url` may also be an open store, or a client, whose store, namespace and codec are then used. Without it the
+    settings name the store, and give most of the numbers. The worker serves its workflows on `queues`, or else each on
+    its own queue and on "default". Other runs wait for a worker that knows them. `concurrency` (100) bounds the runs
+    that advance or have a step in flight, and `threads` (32) the `def` steps that execute at once. Waiting runs cost
+    memory only. Of those that wait long, at most `keep_parked` bodies stay in memory.
 
     `resources` are opened when the worker begins and closed when it ends, last first. Each function in `middleware`
     gets the step of an attempt and returns a context manager, in which the attempt executes. `observers` are told what
@@ -77,14 +76,15 @@ class Worker:
     (`holdfast.observe`). Runs that this worker ends are kept for `max_retention` at most, whatever they ask for, and
     events for `event_retention`, a week by default.
 
-    A worker that stops in good order claims nothing more, begins no step, lets steps in flight end within `grace` (20
-    seconds), and hands its runs back: that is no crash, and no step that ended executes again. A worker that dies loses
-    nothing: others take its runs over when its `lease` (30 seconds) ends, on the same host at once. They replay the
-    journals, and only steps that were in flight execute again. While the database is away a worker waits, and once its
-    lease has lapsed it begins and commits nothing; if another worker has taken over by then, it drops its runs at once
-    and registers anew. `run` waits for a server that is not there yet; `async with` raises, so that the code inside
-    need not wait. A body that blocks the loop, or a step that should have been a `def`, is reported after
-    `blocked_after`; after `stall` the worker lets its lease end, so that others go on.
+    To stop in good order, a worker claims nothing more, begins no step, lets steps in flight end within `grace` (20
+    seconds), and hands its runs back. No step that has ended executes again. If a worker dies, others take its runs
+    over: on the same host at once, otherwise when its `lease` (30 seconds) ends. They replay the journals, and only
+    steps that were in flight execute again.
+
+    While the database is away a worker waits. Once its lease has lapsed it begins and commits nothing, and if another
+    worker has taken over by then it drops its runs and registers anew. `run` waits for a server that is not there yet;
+    `async with` raises. A body or an `async def` step that blocks the loop is reported after `blocked_after`. After
+    `stall` the worker lets its lease end, so that others go on.
     """
 
     def __init__(
