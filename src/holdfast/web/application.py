@@ -31,13 +31,13 @@ from .limits import Buckets, Slots
 from .live import LiveRuns
 from .managing import managing, reading
 from .messages import events, signals
-from .problems import BELOW, MEDIA_TYPE, Refused, handle
+from .problems import BELOW_WORKFLOW, MEDIA_TYPE, Refused, handle
 from .reference import POLICY, page
 from .runs import listing, one, starting
 from .service import Metrics, Readiness, Service, named_workflow, strict
 from .streams import streams
 
-_BELOW = ("/v1/runs", "/v1/workflows/{workflow}/runs")
+_PREFIXES = ("/v1/runs", "/v1/workflows/{workflow}/runs")
 _ABOUT = """Start, watch and manage durable runs. Every error is an `application/problem+json`, and `errors` names the
 fields that are to blame. Every answer has an `X-Request-Id`, which is the caller's own if it sent one."""
 _STRICT, _STRICT_BUT_INPUT = strict(), strict(INPUT)
@@ -99,7 +99,7 @@ def build(
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    app.state.holdfast = Service(own, Slots(streams), LiveRuns(own), Readiness(own), metrics or _counted(own))
+    app.state.holdfast = Service(own, Slots(streams), LiveRuns(own), Readiness(own), metrics or _metrics_of(own))
     _add_routes(app)
     for kind in (HoldfastError, Refused, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, handle)
@@ -137,7 +137,7 @@ def _within(client: AsyncClient) -> Callable[[str], AbstractContextManager[objec
     return within
 
 
-def _counted(client: AsyncClient) -> Metrics | None:
+def _metrics_of(client: AsyncClient) -> Metrics | None:
     """Renders the metrics of the client's Prometheus observer, if it has one."""
     observers = client.observers or ()
     return next((one.render for one in observers if isinstance(one, Prometheus)), None)
@@ -149,7 +149,7 @@ def _add_routes(app: FastAPI) -> None:
     app.include_router(listing, dependencies=[_STRICT_BUT_INPUT])
     for router in (starting, events, changes, fleet):
         app.include_router(router, dependencies=[_STRICT])
-    for prefix in _BELOW:
+    for prefix in _PREFIXES:
         named = [_STRICT, *([Depends(named_workflow)] if "{workflow}" in prefix else [])]
         for router in (one, reading, managing, signals, streams):
             app.include_router(router, prefix=prefix, dependencies=named)
@@ -163,8 +163,8 @@ async def _docs(request: Request) -> Response:
 
 def _operation_id(route: APIRoute) -> str:
     """The function's name, with a suffix below a workflow: the same operation also exists below /v1/runs."""
-    is_below = route.path_format.startswith(f"{_BELOW[1]}/")
-    return f"{route.name}{BELOW}" if is_below else route.name
+    is_below = route.path_format.startswith(f"{_PREFIXES[1]}/")
+    return f"{route.name}{BELOW_WORKFLOW}" if is_below else route.name
 
 
 def _openapi(app: FastAPI, has_keys: bool) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _openapi(app: FastAPI, has_keys: bool) -> dict[str, Any]:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         for path, operations in made["paths"].items():
             for operation in operations.values():
-                _state(path, operation)
+                _complete(path, operation)
         schemas = made["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
@@ -183,7 +183,7 @@ def _openapi(app: FastAPI, has_keys: bool) -> dict[str, Any]:
     return app.openapi_schema
 
 
-def _state(path: str, operation: dict[str, Any]) -> None:
+def _complete(path: str, operation: dict[str, Any]) -> None:
     """Add what FastAPI can't know: the media type of errors, and which paths need no key. Take out null as a value of
     parameters: a URL or a header holds text, and an optional parameter is left out."""
     for parameter in operation.get("parameters", ()):

@@ -12,7 +12,7 @@ from holdfast.errors import HoldfastError
 
 from .live import LiveRuns
 from .problems import declared
-from .service import OfWorkflow, ServiceDep, refuse_crowd
+from .service import OfWorkflow, ServiceDep, take_slot
 from .sse import EventStream, event
 from .streams import STREAMED
 
@@ -34,11 +34,11 @@ async def follow_runs(
     """Events: `ready` comes first; then `run` with a run that is new or has changed, `deleted` with an id, and `reset`
     when what was missed is no longer known: then list the runs again. Several changes of a run within a second may be
     one event. New runs and the newest live ones are looked at each second, older ones in turn."""
-    refuse_crowd(service)
-    return EventStream(_told(service.live, workflow, last_event_id), service.slots.give, service.ending)
+    take_slot(service)
+    return EventStream(_events(service.live, workflow, last_event_id), service.slots.give, service.ending)
 
 
-async def _told(live: LiveRuns, workflow: str | None, last_id: str | None) -> AsyncGenerator[bytes, None]:
+async def _events(live: LiveRuns, workflow: str | None, last_id: str | None) -> AsyncGenerator[bytes, None]:
     try:
         async for change in live.follow(last_id):
             id = live.id_of(change.number)

@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from .access import Caller, Keys, allows, foreign, needed_for
 from .audit import AuditRecord, named, outcome_of
 from .limits import DEEPEST, Buckets, is_too_deep
-from .problems import BELOW, Refused, answer_of, inner_path, operations_at, unforeseen
+from .problems import BELOW_WORKFLOW, Refused, answer_of, inner_path, operations_at, unforeseen
 from .sse import HEAD
 
 SLASH = "\udc2f"
@@ -76,16 +76,16 @@ class Edge:
             await self._app(scope, receive, send)
             return
         # Copied: the server and outer middleware keep the path as it came, and what they have put into the scope.
-        scope = {**_with_slashes_kept(scope), "path_params": {}}
+        scope = {**_with_quoted_slashes(scope), "path_params": {}}
         headers = Headers(scope=scope)
-        caller = _unknown(scope, headers)
+        caller = _new_caller(scope, headers)
         scope["holdfast.caller"] = caller
         # Audited before the answer goes out: whoever knows of a change finds it in the log.
-        answer = _Answer(_headed(send, scope), caller.request_id, lambda status: self._tell(scope, status))
+        answer = _Answer(_without_body(send, scope), caller.request_id, lambda status: self._audit(scope, status))
         try:
-            caller = scope["holdfast.caller"] = self._admitted(scope, headers, caller)
-            self._refuse_often(scope, caller)
-            receive = await self._received(scope, headers, receive)
+            caller = scope["holdfast.caller"] = self._identified(scope, headers, caller)
+            self._limit_rate(scope, caller)
+            receive = await self._read_body(scope, headers, receive)
             if scope["method"] == "HEAD":
                 # Routes see a GET. The answer goes out without its body.
                 scope = {**scope, "method": "GET", HEAD: True}
@@ -104,7 +104,7 @@ class Edge:
             answer.tell(HTTPStatus.INTERNAL_SERVER_ERROR)
             raise
 
-    def _admitted(self, scope: Scope, headers: Headers, caller: Caller) -> Caller:
+    def _identified(self, scope: Scope, headers: Headers, caller: Caller) -> Caller:
         """Who calls. Refuses a wrong or missing key; without keys, refuses callers that are not on this host."""
         rules, path = self._rules, inner_path(scope)
         if path in OPEN:
@@ -115,7 +115,7 @@ class Edge:
             if key is None and is_open:
                 return replace(caller, who="hook", right="operate")
             if key is None:
-                self._refuse_often(scope, caller)
+                self._limit_rate(scope, caller)
                 raise Refused(
                     HTTPStatus.UNAUTHORIZED,
                     "unauthorized",
@@ -126,7 +126,7 @@ class Edge:
             # With open hooks the token is enough, whatever the key beside it may do.
             if not is_open and not allows(key.right, scope["method"]):
                 scope["holdfast.caller"] = known
-                self._refuse_often(scope, known)
+                self._limit_rate(scope, known)
                 needed = needed_for(scope["method"])
                 raise Refused(
                     HTTPStatus.FORBIDDEN, "forbidden", f"{scope['method']} needs a key with the right {needed!r}"
@@ -146,7 +146,7 @@ class Edge:
             "guards this API",
         )
 
-    def _refuse_often(self, scope: Scope, caller: Caller) -> None:
+    def _limit_rate(self, scope: Scope, caller: Caller) -> None:
         buckets = self._rules.buckets
         if buckets is None or inner_path(scope) in OPEN:
             return
@@ -161,7 +161,7 @@ class Edge:
                 headers={"retry-after": str(math.ceil(wait))},
             )
 
-    async def _received(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
+    async def _read_body(self, scope: Scope, headers: Headers, receive: Receive) -> Receive:
         """Read the whole body and check it. It is bounded, so streaming would gain nothing."""
         if scope["method"] in _READING:
             return receive
@@ -192,7 +192,7 @@ class Edge:
             return nullcontext()
         return self._rules.within(f"{parent} {state}" if _TRACESTATE.fullmatch(state) else parent)
 
-    def _tell(self, scope: Scope, status: int) -> None:
+    def _audit(self, scope: Scope, status: int) -> None:
         if scope["method"] in _READING or status == HTTPStatus.TOO_MANY_REQUESTS:
             return
         caller: Caller = scope["holdfast.caller"]
@@ -200,7 +200,7 @@ class Edge:
         route = scope.get("route")
         what = None if route is None else str(route.name)
         if what is None or status == HTTPStatus.METHOD_NOT_ALLOWED:
-            what, params = _meant(scope)
+            what, params = _operation_of(scope)
         run_id = caller.run_id or params.get("run_id")
         record = AuditRecord(
             who=caller.who,
@@ -244,7 +244,7 @@ class _Answer:
         await self._send(message)
 
 
-def _headed(send: Send, scope: Scope) -> Send:
+def _without_body(send: Send, scope: Scope) -> Send:
     """`send` itself, or for HEAD one that drops the body."""
     if scope["method"] != "HEAD":
         return send
@@ -255,18 +255,18 @@ def _headed(send: Send, scope: Scope) -> Send:
     return head
 
 
-def _unknown(scope: Scope, headers: Headers) -> Caller:
+def _new_caller(scope: Scope, headers: Headers) -> Caller:
     given = headers.get("x-request-id", "")
     request_id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
     peer = scope.get("client")
     return Caller(request_id, "nobody", str(peer[0]) if peer else "unknown")
 
 
-def _meant(scope: Scope) -> tuple[str, Mapping[str, Any]]:
+def _operation_of(scope: Scope) -> tuple[str, Mapping[str, Any]]:
     """The operation that a refused request was for, and its path parameters: no route has seen the request."""
     for params, operations in operations_at(scope):
         if (found := operations.get(scope["method"].lower())) is not None:
-            return found["operationId"].removesuffix(BELOW), params
+            return found["operationId"].removesuffix(BELOW_WORKFLOW), params
     return scope["method"], {}
 
 
@@ -274,7 +274,7 @@ def _is_hook(scope: Scope) -> bool:
     return scope["method"] == "POST" and inner_path(scope).startswith(_HOOKS)
 
 
-def _with_slashes_kept(scope: Scope) -> Scope:
+def _with_quoted_slashes(scope: Scope) -> Scope:
     """The scope with slashes inside ids kept apart. They come percent-encoded, and must not split the path."""
     raw = scope.get("raw_path")
     if not raw or b"%2f" not in raw.lower():

@@ -44,7 +44,7 @@ def execute_app(worker: Worker, *, budget: Duration = "25s") -> App:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _answer_lifespan(receive, send)
         elif scope["type"] == "http":
             await _answer(worker, budget, scope, send)
         else:
@@ -54,7 +54,7 @@ def execute_app(worker: Worker, *, budget: Duration = "25s") -> App:
     return app
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _answer_lifespan(receive: Receive, send: Send) -> None:
     """Answer the server's lifespan messages. There is nothing to prepare."""
     while True:
         message = await receive()
@@ -82,7 +82,7 @@ async def _answer(worker: Worker, budget: Duration, scope: Scope, send: Send) ->
     except HoldfastError as error:
         await _refuse(send, HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
     else:
-        await _send(send, HTTPStatus.OK, b"application/json", _told(driven))
+        await _send(send, HTTPStatus.OK, b"application/json", _answer_of(driven))
 
 
 def _run_id_in(scope: Scope) -> str | None:
@@ -96,7 +96,7 @@ def _run_id_in(scope: Scope) -> str | None:
     return str(parts[-2])
 
 
-def _told(driven: Driven) -> dict[str, Any]:
+def _answer_of(driven: Driven) -> dict[str, Any]:
     return {
         "done": driven.done,
         "reason": driven.reason,

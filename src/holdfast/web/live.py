@@ -152,7 +152,7 @@ class LiveRuns:
                 place = self._number
             yield Change(place, "reset" if is_lost else "ready", "", None)
             if self._looking is None:
-                self._looking = asyncio.create_task(self._look_on(), name="holdfast: look at runs")
+                self._looking = asyncio.create_task(self._keep_looking(), name="holdfast: look at runs")
             while True:
                 awake.clear()
                 if not self._is_kept(place):
@@ -180,7 +180,7 @@ class LiveRuns:
         """Whether all changes behind this number are kept."""
         return place >= self._number or bool(self._changes and self._changes[0].number <= place + 1)
 
-    async def _look_on(self) -> None:
+    async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(self._pause)
             try:
@@ -220,11 +220,11 @@ class LiveRuns:
             self._move_on(place.behind(page), len(page.items))
         if is_flood or len(gone) > GONE:
             self._add("reset", "", "", None)
-            self._keep(seen.values())
+            self._remember(seen.values())
             for run_id in gone:
                 del self._living[run_id]
         else:
-            await self._tell(seen, gone)
+            await self._add_changes(seen, gone)
         self._recent = {run.id: _seen(run) for run in newest}
         for awake in self._followers:
             awake.set()
@@ -234,12 +234,12 @@ class LiveRuns:
         cursor: str | None = None
         while len(self._living) < self._followed:
             page = await self._page(cursor, min(LIVE, self._followed - len(self._living)))
-            self._keep(page.items)
+            self._remember(page.items)
             cursor = page.next
             if cursor is None:
                 break
         page = await self._client.runs().page(limit=self._newest)
-        self._keep(page.items)
+        self._remember(page.items)
         self._recent = {run.id: _seen(run) for run in page.items}
 
     async def _page(self, cursor: str | None, limit: int) -> Page[AsyncRun[Any]]:
@@ -275,13 +275,13 @@ class LiveRuns:
             if last.at < known.created_at <= first.at and run_id not in seen and run_id not in first.tied
         }
 
-    async def _tell(self, seen: dict[str, AsyncRun[Any]], gone: set[str]) -> None:
+    async def _add_changes(self, seen: dict[str, AsyncRun[Any]], gone: set[str]) -> None:
         recent = self._recent or {}
         # In the order of their creation.
         for run in sorted(seen.values(), key=_created):
             if (self._living.get(run.id) or recent.get(run.id)) != _seen(run):
                 self._add("changed", run.id, run.workflow, run)
-        self._keep(seen.values())
+        self._remember(seen.values())
         for run_id in sorted(gone, key=lambda run_id: self._living[run_id].created_at):
             try:
                 run = await self._client.get_run(run_id)
@@ -291,9 +291,10 @@ class LiveRuns:
                 # A run that has not changed was only pushed out of the page by newer ones.
                 if _seen(run) != self._living[run_id]:
                     self._add("changed", run_id, run.workflow, run)
-                self._keep([run])
+                self._remember([run])
 
-    def _keep(self, runs: Iterable[AsyncRun[Any]]) -> None:
+    def _remember(self, runs: Iterable[AsyncRun[Any]]) -> None:
+        """Keep how live runs are now, and forget those that have ended."""
         for run in runs:
             if not run.status.is_final:
                 self._living[run.id] = _seen(run)

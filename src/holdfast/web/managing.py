@@ -105,7 +105,7 @@ async def pause_run(run: FoundRun, service: ServiceDep) -> RunSummary:
     """Take no further turn of the run until it is resumed. Repeats change nothing. If the run continued as new, the
     last run that continues it is paused and returned."""
     await service.client.pause(run.id)
-    return await _going_on(run)
+    return await _last_of_chain(run)
 
 
 @managing.post("/{run_id}/resume", responses=declared(404, 409), summary="Resume a run")
@@ -113,10 +113,10 @@ async def resume_run(run: FoundRun, service: ServiceDep) -> RunSummary:
     """Let a paused run go on. Repeats change nothing. If the run continued as new, the last run that continues it is
     resumed and returned."""
     await service.client.resume(run.id)
-    return await _going_on(run)
+    return await _last_of_chain(run)
 
 
-async def _going_on(run: AsyncRun[Any]) -> RunSummary:
+async def _last_of_chain(run: AsyncRun[Any]) -> RunSummary:
     """The run as it is now, or the last run of its chain."""
     changes = run.changes()
     try:
@@ -136,8 +136,8 @@ async def get_journal(
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
 ) -> JournalPage:
     """All that the run took in and asked for, in order. A machine's journal begins at its last checkpoint."""
-    first = _place(cursor)
-    placed = [one for one in _placed(await service.client.journal(run.id)) if one[0] >= first]
+    first = _place_of(cursor)
+    placed = [one for one in _with_places(await service.client.journal(run.id)) if one[0] >= first]
     some = [showing.entry_shown(entry, caller.sees_payloads) for _, entry in placed[:limit]]
     following = "{}-{}".format(*placed[limit][0]) if limit < len(placed) else None
     return JournalPage(hidden=not caller.sees_payloads, entries=some, next=following)
@@ -173,7 +173,7 @@ async def list_values(run: FoundRun, cursor: Cursor = None, limit: NameLimit = 1
     """The names of all values. Values belong to all runs of a chain."""
     found = await run.values(after=_name(cursor), limit=limit)
     shown = [ValueNamed(name=one.name, size=one.size, set_at=one.set_at) for one in found]
-    return ValuePage(values=shown, next=_following(shown, limit))
+    return ValuePage(values=shown, next=_next_cursor(shown, limit))
 
 
 @reading.get("/{run_id}/streams", responses=declared(404), summary="List a run's streams")
@@ -181,10 +181,10 @@ async def list_streams(run: FoundRun, cursor: Cursor = None, limit: NameLimit = 
     """The names of all streams that have items. `…/stream?name=` follows one."""
     found = await run.streams(after=_name(cursor), limit=limit)
     shown = [StreamNamed(name=one.name, last=one.last) for one in found]
-    return StreamPage(streams=shown, next=_following(shown, limit))
+    return StreamPage(streams=shown, next=_next_cursor(shown, limit))
 
 
-def _following(shown: Sequence[ValueNamed | StreamNamed], limit: int) -> str | None:
+def _next_cursor(shown: Sequence[ValueNamed | StreamNamed], limit: int) -> str | None:
     """The cursor behind these names; None if the page is not full, for then it is the last."""
     return urlsafe_b64encode(shown[-1].name.encode()).decode("ascii") if len(shown) == limit else None
 
@@ -197,11 +197,11 @@ def _name(cursor: str | None) -> str:
     except ValueError:
         name = ""
     if not is_name(name, 200):
-        raise _no_cursor()
+        raise _bad_cursor()
     return name
 
 
-def _placed(entries: Iterable[JournalEntry]) -> Iterator[tuple[tuple[int, int], JournalEntry]]:
+def _with_places(entries: Iterable[JournalEntry]) -> Iterator[tuple[tuple[int, int], JournalEntry]]:
     """Each entry with its turn and its place in that turn. Not its number: checkpoints remove older turns."""
     last, place = -1, 0
     for entry in entries:
@@ -210,15 +210,15 @@ def _placed(entries: Iterable[JournalEntry]) -> Iterator[tuple[tuple[int, int], 
         yield (last, place), entry
 
 
-def _place(cursor: str | None) -> tuple[int, int]:
+def _place_of(cursor: str | None) -> tuple[int, int]:
     if cursor is None:
         return 0, 0
     if (found := _CURSOR.fullmatch(cursor)) is None:
-        raise _no_cursor()
+        raise _bad_cursor()
     return int(found[1]), int(found[2])
 
 
-def _no_cursor() -> Refused:
+def _bad_cursor() -> Refused:
     return Refused(
         HTTPStatus.BAD_REQUEST,
         "bad-cursor",

@@ -25,7 +25,7 @@ from holdfast import errors
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "5"
 """Seconds after which to try again when the database was away."""
-BELOW = "_of_workflow"
+BELOW_WORKFLOW = "_of_workflow"
 """Suffix of the ids of operations below a workflow, which exist below /v1/runs as well."""
 _LONGEST = 500
 _logger = logging.getLogger("holdfast.web")
@@ -132,7 +132,7 @@ def answer_of(error: Exception, request_id: str) -> Response | None:
         if isinstance(error, kind):
             headers = {"retry-after": RETRY_AFTER} if status is HTTPStatus.SERVICE_UNAVAILABLE else None
             place = [] if field is None else [WrongField(place="body", field=field, reason=_shortened(str(error)))]
-            code = _dashed(type(error).__name__)
+            code = _code_of(type(error).__name__)
             return problem(status, code, _text(error), request_id=request_id, wrong=place, headers=headers)
     return None
 
@@ -230,7 +230,7 @@ def _text(error: Exception) -> str:
     return "; ".join([str(error), *getattr(error, "__notes__", ())])
 
 
-def _dashed(name: str) -> str:
+def _code_of(name: str) -> str:
     return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
 
 

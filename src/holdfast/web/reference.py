@@ -53,26 +53,26 @@ def page(description: Mapping[str, Any]) -> str:
 
 def _operations(description: Mapping[str, Any]) -> Iterator[str]:
     """Operations by tag, in the order in which tags come up. An operation with two paths is listed once, with both."""
-    tagged: dict[str, dict[str, _Told]] = {}
+    tagged: dict[str, dict[str, _Listed]] = {}
     for path, operations in description["paths"].items():
         for method, operation in operations.items():
             tag = next(iter(operation.get("tags", ())), "others")
             shorter = f"{method} {path.replace('/workflows/{workflow}/runs/', '/runs/')}"
-            known = tagged.setdefault(tag, {}).setdefault(shorter, _Told(operation, []))
+            known = tagged.setdefault(tag, {}).setdefault(shorter, _Listed(operation, []))
             known.titles.append(f"{method.upper()} {path}")
     for tag, told in tagged.items():
         yield f"<h2>{escape(tag.capitalize())}</h2>"
         yield from map(_operation, told.values())
 
 
-class _Told(NamedTuple):
+class _Listed(NamedTuple):
     """An operation and its titles: each a method and a path."""
 
     operation: Mapping[str, Any]
     titles: list[str]
 
 
-def _operation(told: _Told) -> str:
+def _operation(told: _Listed) -> str:
     operation = told.operation
     parts = [f"<h3>{escape(title)}</h3>" for title in told.titles]
     parts.append(f"<p><strong>{_text(operation['summary'])}</strong> {_text(operation['description'])}</p>")

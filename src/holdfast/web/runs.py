@@ -24,8 +24,8 @@ from .service import (
     OfWorkflow,
     ServiceDep,
     WorkflowName,
-    refuse_crowd,
-    unless_gone,
+    take_slot,
+    while_connected,
 )
 from .shapes import (
     Length,
@@ -184,9 +184,9 @@ async def get_result(
     # First, ask how the run has ended: one that continued is over, and the last that continues it may be as well.
     found = await showing.outcome(service.client, run, caller.sees_payloads)
     if limit > 0 and not found.done:
-        refuse_crowd(service)
+        take_slot(service)
         try:
-            await unless_gone(request, service.ending, run.wait(limit / 1_000_000))
+            await while_connected(request, service.ending, run.wait(limit / 1_000_000))
         except TimeoutError:
             await run.refresh()
         finally:

@@ -88,20 +88,20 @@ def _caller(request: Request) -> Caller:
     return found
 
 
-def _with_slashes(text: str) -> str:
+def restored_slashes(text: str) -> str:
     return text.replace(SLASH, "/")
 
 
 # Checked here, where the field is known: the client would refuse it as well, but could not name the field.
 def _text(given: str) -> str:
-    text = _with_slashes(given)
+    text = restored_slashes(given)
     if not is_text(text):
         raise ValueError("expected text without a NUL")
     return text
 
 
 def _name(given: str) -> str:
-    text = _with_slashes(given)
+    text = restored_slashes(given)
     if not is_name(text, 200):
         raise ValueError("expected a name of 1 to 200 characters, without a NUL")
     return text
@@ -133,8 +133,8 @@ async def found_run(request: Request, run_id: RunId, service: ServiceDep) -> Asy
     """The run that the path names. If the path also names a workflow, the run must be of it."""
     run = await service.client.get_run(run_id)
     given = request.path_params.get("workflow")
-    if given is not None and run.workflow != _with_slashes(given):
-        raise RunNotFound(f"the workflow {_with_slashes(given)!r} has no run {run_id!r}; look for it below /v1/runs")
+    if given is not None and run.workflow != restored_slashes(given):
+        raise RunNotFound(f"the workflow {restored_slashes(given)!r} has no run {run_id!r}; look for it below /v1/runs")
     return run
 
 
@@ -185,12 +185,12 @@ def _is_list(annotation: Any) -> bool:
     return get_origin(annotation) is list or any(map(_is_list, get_args(annotation)))
 
 
-async def unless_gone(request: Request, ending: Ending, work: Coroutine[Any, Any, object]) -> None:
+async def while_connected(request: Request, ending: Ending, work: Coroutine[Any, Any, object]) -> None:
     """Do the work, but stop when the caller disconnects: nobody else would free its slot. Raises TimeoutError when the
     server shuts down."""
     tasks: list[asyncio.Task[object]] = [
         asyncio.create_task(work),
-        asyncio.create_task(_gone(request)),
+        asyncio.create_task(_disconnected(request)),
         asyncio.create_task(ending.wait()),
     ]
     doing, going, _ = tasks
@@ -206,12 +206,12 @@ async def unless_gone(request: Request, ending: Ending, work: Coroutine[Any, Any
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _gone(request: Request) -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-def refuse_crowd(service: Service) -> None:
+def take_slot(service: Service) -> None:
     """Take a slot for a request that stays connected, or refuse the request."""
     if not service.slots.take():
         raise Refused(

@@ -31,19 +31,19 @@ _LENGTH = r"^\s*(\d+(\.\d+)?\s*(us|ms|s|m|h|d|w)\s*)+$"
 _MOMENT = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})$"
 
 
-def _kept(text: str) -> str:
+def _check_text(text: str) -> str:
     if not is_text(text):
         raise ValueError("expected text without a NUL")
     return text
 
 
-def _named(text: str) -> str:
+def _check_name(text: str) -> str:
     if not is_name(text, 500):
         raise ValueError("expected text of 1 to 500 characters, without a NUL")
     return text
 
 
-def _length(given: str | float) -> str | float:
+def _check_length(given: str | float) -> str | float:
     try:
         microseconds(given, what="")
     except DefinitionError as error:
@@ -51,14 +51,14 @@ def _length(given: str | float) -> str | float:
     return given
 
 
-def _when(given: str | float) -> str | float:
+def _check_when(given: str | float) -> str | float:
     if isinstance(given, str) and re.match(_MOMENT, given):
         try:
             instant_of(datetime.fromisoformat(given), what="")
         except (ValueError, DefinitionError) as error:
             raise ValueError(f"expected a time that exists: {error}") from None
         return given
-    return _length(given)
+    return _check_length(given)
 
 
 def moment_or_duration(given: str | float | None) -> Duration | datetime | None:
@@ -68,7 +68,7 @@ def moment_or_duration(given: str | float | None) -> Duration | datetime | None:
     return given
 
 
-def _written(given: Any) -> Any:
+def _check_moment(given: Any) -> Any:
     # A number would be read as seconds since 1970, which nobody means here.
     if isinstance(given, str) and not re.match(_MOMENT, given):
         raise ValueError("expected a time with its zone, as 2026-01-31T12:00:00Z")
@@ -87,20 +87,20 @@ def expected(what: str) -> WrapValidator:
     return WrapValidator(validate)
 
 
-Moment: TypeAlias = Annotated[AwareDatetime, BeforeValidator(_written)]
-Text: TypeAlias = Annotated[str, AfterValidator(_kept)]
-Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_named)]
+Moment: TypeAlias = Annotated[AwareDatetime, BeforeValidator(_check_moment)]
+Text: TypeAlias = Annotated[str, AfterValidator(_check_text)]
+Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_check_name)]
 Seconds: TypeAlias = Annotated[float, Field(ge=0, le=31_622_400_000)]
 Length: TypeAlias = Annotated[
     Annotated[str, StringConstraints(pattern=_LENGTH, max_length=100)] | Seconds,
     expected("a duration, as 1h30m, or seconds as a number"),
-    AfterValidator(_length),
+    AfterValidator(_check_length),
 ]
 """A duration: "1h30m", or seconds."""
 When: TypeAlias = Annotated[
     Annotated[str, StringConstraints(pattern=f"{_LENGTH}|{_MOMENT}", max_length=100)] | Seconds,
     expected("a duration, as 1h30m, seconds as a number, or a time with its zone, as 2026-01-31T12:00:00Z"),
-    AfterValidator(_when),
+    AfterValidator(_check_when),
 ]
 """A duration from now, or a time with its zone, as 2026-01-31T12:00:00Z."""
 

@@ -57,12 +57,12 @@ async def shown(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> RunShown
     return RunShown(
         **_fields(record),
         hidden=not sees,
-        input=_call(client, record) if sees else None,
+        input=_arguments_shown(client, record) if sees else None,
         input_size=len(record.input),
         result=plain(end.result) if sees else None,
         result_size=None if record.output is None else len(record.output),
         unreadable=plain(end.unreadable) if sees else None,
-        error=_failure(client, run, end.error, sees),
+        error=_failure_shown(client, run, end.error, sees),
         blocked=plain(record.blocked) if sees else None,
     )
 
@@ -80,7 +80,7 @@ async def outcome(client: AsyncClient, run: AsyncRun[Any], sees: bool) -> Outcom
         hidden=not sees,
         result=plain(end.result) if sees else None,
         unreadable=plain(end.unreadable) if sees else None,
-        error=_failure(client, run, end.error, sees),
+        error=_failure_shown(client, run, end.error, sees),
     )
 
 
@@ -144,7 +144,7 @@ def explained(found: Explanation, sees: bool) -> Explained:
     )
 
 
-def _failure(client: AsyncClient, run: AsyncRun[Any], error: BaseException | None, sees: bool) -> Failure | None:
+def _failure_shown(client: AsyncClient, run: AsyncRun[Any], error: BaseException | None, sees: bool) -> Failure | None:
     told = fault(error, sees)
     if told is None:
         return None
@@ -176,7 +176,7 @@ async def _end_of(client: AsyncClient, run: AsyncRun[Any]) -> _End:
     return _NOTHING
 
 
-def _call(client: AsyncClient, record: RunRecord) -> CallShown | None:
+def _arguments_shown(client: AsyncClient, record: RunRecord) -> CallShown | None:
     try:
         positional, named = client.codec.plain_arguments(record.input)
     except CodecError:

@@ -18,7 +18,7 @@ from holdfast.errors import HoldfastError
 from holdfast.model import is_name
 
 from .problems import Refused, declared
-from .service import CallerDep, FoundRun, ServiceDep, refuse_crowd
+from .service import CallerDep, FoundRun, ServiceDep, take_slot
 from .sse import MEDIA_TYPE, EventStream, event, merged
 
 streams = APIRouter(tags=["streams"])
@@ -63,11 +63,11 @@ async def follow_run(
             field=("query", "name"),
         )
     offsets = _offsets(last_event_id, names)
-    refuse_crowd(service)
-    return EventStream(_told(run, offsets, caller.sees_payloads), service.slots.give, service.ending)
+    take_slot(service)
+    return EventStream(_events(run, offsets, caller.sees_payloads), service.slots.give, service.ending)
 
 
-async def _told(run: AsyncRun[Any], offsets: dict[str, int], sees: bool) -> AsyncGenerator[bytes, None]:
+async def _events(run: AsyncRun[Any], offsets: dict[str, int], sees: bool) -> AsyncGenerator[bytes, None]:
     sources = [_items(run, name, after) for name, after in offsets.items()]
     try:
         async for found in merged(_changes(run), *sources):

@@ -99,7 +99,7 @@ class _Reader:
             if function.node not in self._visited:
                 self._visited.add(function.node)
                 self._read_defaults(function.node.args, function.scope, function.node)
-                self._waiting += _put_around(function)
+                self._waiting += _wrappers_of(function)
                 scope = function.scope.inside(function.node)
                 for statement in function.node.body:
                     self._read(statement, scope, function.node)
@@ -129,38 +129,38 @@ class _Reader:
                     self._add(node, f"global {name}", Hazard("global"))
             case ast.Name(ctx=ast.Load()):
                 self._follow(node, scope)
-                self._look(node, scope)
+                self._check_name(node, scope)
                 return
             case ast.Attribute(ctx=ast.Load()):
                 self._follow(node, scope)
-                self._look(node, scope)
+                self._check_name(node, scope)
             case ast.Assign(targets=targets):
                 for target in targets:
-                    self._written(target, scope)
+                    self._check_written(target, scope)
             case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
-                self._written(target, scope)
+                self._check_written(target, scope)
             case ast.Delete(targets=targets):
                 for target in targets:
-                    self._written(target, scope)
+                    self._check_written(target, scope)
             case ast.Call():
-                self._called(node, scope, owner)
+                self._check_call(node, scope, owner)
             case ast.With(items=items):
-                self._entered(items, ("__enter__", "__exit__"), scope)
+                self._follow_context(items, ("__enter__", "__exit__"), scope)
             case ast.AsyncWith(items=items):
-                self._entered(items, ("__aenter__", "__aexit__"), scope)
-        self._iterated(node, scope)
+                self._follow_context(items, ("__aenter__", "__aexit__"), scope)
+        self._check_iteration(node, scope)
         for child in self._children(node, scope):
             self._read(child, scope, owner)
 
     def _children(self, node: ast.AST, scope: Scope) -> Iterator[ast.AST]:
-        made = self._made_steps(node, scope) if isinstance(node, ast.Call) else ()
+        made = self._arguments_as_steps(node, scope) if isinstance(node, ast.Call) else ()
         for child in ast.iter_child_nodes(node):
             value = child.value if isinstance(child, ast.keyword) else child
             is_annotation = isinstance(node, ast.AnnAssign) and child is node.annotation
             if not is_annotation and value not in made:
                 yield child
 
-    def _made_steps(self, call: ast.Call, scope: Scope) -> list[ast.expr]:
+    def _arguments_as_steps(self, call: ast.Call, scope: Scope) -> list[ast.expr]:
         """Functions among the arguments that are executed as steps, not here."""
         if _is_partial(call, scope):
             # Only the function inside the partial is executed there.
@@ -180,14 +180,14 @@ class _Reader:
         return isinstance(expr, (ast.Name, ast.Attribute)) and isinstance(found, str) and found not in READ
 
     def _follow(self, expr: ast.expr, scope: Scope) -> None:
-        self._led_to(scope.function(expr), scope)
+        self._queue(scope.function(expr), scope)
 
-    def _led_to(self, found: Function | None, scope: Scope) -> None:
+    def _queue(self, found: Function | None, scope: Scope) -> None:
         is_plain = found is not None and found.kind is Kind.PLAIN and found.attribute is None
         if found is not None and is_plain and found.scope.source is scope.source:
             self._waiting.append(found)
 
-    def _look(self, node: ast.Name | ast.Attribute, scope: Scope) -> None:
+    def _check_name(self, node: ast.Name | ast.Attribute, scope: Scope) -> None:
         path = scope.path(node)
         if path in READ:
             self._add(node, path, READ[path])
@@ -196,42 +196,42 @@ class _Reader:
         if made is not None and not is_only_told(node, scope):
             self._add(node, f"{ast.unparse(node)} was made when its module was loaded: {ast.unparse(made[0])}", made[1])
 
-    def _entered(self, items: list[ast.withitem], names: tuple[str, str], scope: Scope) -> None:
+    def _follow_context(self, items: list[ast.withitem], names: tuple[str, str], scope: Scope) -> None:
         for item in items:
             if isinstance(found := scope.meaning(item.context_expr), Class):
                 for name in names:
-                    self._led_to(found.method(name), scope)
+                    self._queue(found.method(name), scope)
 
-    def _called(self, call: ast.Call, scope: Scope, owner: FunctionNode) -> None:
+    def _check_call(self, call: ast.Call, scope: Scope, owner: FunctionNode) -> None:
         found = scope.meaning(call.func)
         if isinstance(found, Function) and found.kind is Kind.RESOURCE and found.attribute is None:
             self._add(call, f"{ast.unparse(call.func)}()", Hazard("resource"))
         elif isinstance(found, Class):
             is_class = _is_class(call.func, scope)
             for name in ("__new__", "__init__", "__post_init__") if is_class else ("__call__",):
-                self._led_to(found.method(name), scope)
+                self._queue(found.method(name), scope)
             if is_class:
-                self._made(call, found, scope)
+                self._check_factories(call, found, scope)
         elif isinstance(found, str):
             hazard = hazard_of(found, len(call.args) + len(call.keywords))
-            if hazard is not None and not self._was_told(call.func, found, scope):
+            if hazard is not None and not self._was_reported(call.func, found, scope):
                 self._add(call, f"{ast.unparse(call.func)}()", hazard)
             if found in _CALLERS:
                 for given in call.args[:1]:
-                    self._handed(given, scope)
+                    self._check_passed(given, scope)
             if found == "asyncio.as_completed":
-                self._completed(call, scope)
-        self._chosen(call, scope, owner)
+                self._check_as_completed(call, scope)
+        self._check_choices(call, scope, owner)
         if found in _SORTERS or (isinstance(call.func, ast.Attribute) and call.func.attr == "sort"):
             for keyword in call.keywords:
                 if keyword.arg == "key":
-                    self._handed(keyword.value, scope)
-        self._changed(call, scope)
+                    self._check_passed(keyword.value, scope)
+        self._check_change(call, scope)
         forgotten = forgotten_by(call, scope, owner) if isinstance(owner, ast.AsyncFunctionDef) else None
         if forgotten is not None:
             self._add(call, f"{ast.unparse(forgotten)}()", Hazard("await"))
 
-    def _chosen(self, call: ast.Call, scope: Scope, owner: FunctionNode) -> None:
+    def _check_choices(self, call: ast.Call, scope: Scope, owner: FunctionNode) -> None:
         """Read and check everything that may be called if the text leaves a choice."""
         for one, home in choices(call.func, scope):
             if one is call.func or home.source is not scope.source:
@@ -239,16 +239,16 @@ class _Reader:
             if isinstance(one, ast.Lambda):
                 self._read(one, home, owner)
             elif isinstance(one, (ast.Name, ast.Attribute)):
-                self._led_to(home.function(one), home)
+                self._queue(home.function(one), home)
                 path = home.path(one)
                 hazard = None if path is None else hazard_of(path, len(call.args) + len(call.keywords))
                 if hazard is not None:
                     self._add(call, f"{ast.unparse(call.func)}() may be {ast.unparse(one)}(), which", hazard)
 
-    def _made(self, call: ast.Call, klass: Class, scope: Scope) -> None:
+    def _check_factories(self, call: ast.Call, klass: Class, scope: Scope) -> None:
         """An object is made here. Check the factories of the fields that the call leaves out."""
         for field, factory, home in left_to_factories(call, klass):
-            self._led_to(home.function(factory), scope)
+            self._queue(home.function(factory), scope)
             calls = [one for one in ast.walk(factory) if isinstance(one, ast.Call)]
             made_by = [(one.func, len(one.args) + len(one.keywords)) for one in calls] or [(factory, 0)]
             for func, arguments in made_by:
@@ -258,7 +258,7 @@ class _Reader:
                     what = f"{ast.unparse(call.func)}() makes its field {field} by {ast.unparse(func)}(), which"
                     self._add(call, what, hazard)
 
-    def _was_told(self, func: ast.expr, path: str, scope: Scope) -> bool:
+    def _was_reported(self, func: ast.expr, path: str, scope: Scope) -> bool:
         """Whether the body has made the object itself: that was a finding already, so its use is not another one."""
         while isinstance(func, ast.Attribute):
             func = func.value
@@ -267,13 +267,13 @@ class _Reader:
         found = scope.binding(func.id, func.lineno)
         return found is not None and found[1].outer is not None and found[0].value is not None and "()" in path
 
-    def _handed(self, given: ast.expr, scope: Scope) -> None:
+    def _check_passed(self, given: ast.expr, scope: Scope) -> None:
         path = scope.path(given)
         hazard = None if path is None else hazard_of(path, 1)
         if hazard is not None:
             self._add(given, f"{ast.unparse(given)}()", hazard)
 
-    def _completed(self, call: ast.Call, scope: Scope) -> None:
+    def _check_as_completed(self, call: ast.Call, scope: Scope) -> None:
         given = call.args[0] if call.args else None
         if isinstance(given, (ast.ListComp, ast.GeneratorExp, ast.SetComp)):
             elements = [given.elt]
@@ -287,14 +287,14 @@ class _Reader:
                 self._add(call, told, Hazard("asyncio", fix), message=f"{told}; {fix}")
                 return
 
-    def _changed(self, call: ast.Call, scope: Scope) -> None:
+    def _check_change(self, call: ast.Call, scope: Scope) -> None:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in _CHANGES and self._is_module_state(func.value, scope):
             self._add(call, f"{ast.unparse(func)}()", Hazard("global"))
         if scope.path(func) == "builtins.next" and call.args and _is_module_iterator(call.args[0], scope):
             self._add(call, f"next({ast.unparse(call.args[0])})", Hazard("global"))
 
-    def _written(self, target: ast.expr, scope: Scope) -> None:
+    def _check_written(self, target: ast.expr, scope: Scope) -> None:
         if isinstance(target, (ast.Subscript, ast.Attribute)):
             is_attribute = isinstance(target, ast.Attribute)
             if self._is_module_state(target.value, scope, is_inside=is_attribute):
@@ -317,7 +317,7 @@ class _Reader:
             return True
         return isinstance(binding.value, ast.Call) and home.path(binding.value.func) in _CONTAINERS
 
-    def _iterated(self, node: ast.AST, scope: Scope) -> None:
+    def _check_iteration(self, node: ast.AST, scope: Scope) -> None:
         found = unordered_in(node, scope)
         if found is not None and not minds_no_order(node, scope):
             self._add(found, f"the set {_shortened(ast.unparse(found))}", Hazard("unordered"))
@@ -357,7 +357,7 @@ def _is_module_iterator(expr: ast.expr, scope: Scope) -> bool:
     return is_made_so or isinstance(binding.value, ast.GeneratorExp)
 
 
-def _put_around(function: Function) -> Iterator[Function]:
+def _wrappers_of(function: Function) -> Iterator[Function]:
     """The functions that a function's decorators wrap around it. They run with each call; the decorators don't."""
     for decorator in function.node.decorator_list:
         makes = isinstance(decorator, ast.Call)
