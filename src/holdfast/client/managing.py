@@ -221,7 +221,8 @@ class Managing(Connected):
         """
         refuse_in_body("client.delete()", "do it in a step")
         if isinstance(which, RunFilter):
-            ended = [record async for record in matching(self._connection, which, ENDED)]
+            # Only ids are kept: the runs may be very many, and a record holds the run's input and output.
+            ended = [record.id async for record in matching(self._connection, which, ENDED)]
             return await self._in_batches(ended, lambda store, ids: store.delete_runs(ids))
         store, record = await self._connection.found(which)
         if not record.status.is_final:
@@ -245,7 +246,8 @@ class Managing(Connected):
             return changed
 
         store = await self._connection.opened()
-        count = await self._in_batches(await live_runs(self._connection, checked_filter(which)), set_some)
+        live = await live_runs(self._connection, checked_filter(which))
+        count = await self._in_batches([record.id for record in live], set_some)
         for record in gone_on:
             # The run that goes on may have ended, or been deleted, by now.
             with suppress(RunEnded, RunNotFound):
@@ -270,13 +272,12 @@ class Managing(Connected):
             if record.status is not RunStatus.CONTINUED:
                 return 0
 
-    async def _in_batches(self, records: Sequence[RunRecord], deed: Callable[[Store, list[str]], Any]) -> int:
+    async def _in_batches(self, ids: Sequence[str], deed: Callable[[Store, list[str]], Any]) -> int:
         """Do it to all of these runs, some at a time. Returns how many it was done to."""
         store = await self._connection.opened()
-        ids = [record.id for record in records]
         count = 0
         for start in range(0, len(ids), _BATCH):
-            count += len(await deed(store, ids[start : start + _BATCH]))
+            count += len(await deed(store, [*ids[start : start + _BATCH]]))
         return count
 
 

@@ -11,7 +11,7 @@ Invariants, whatever the dialect:
 - `now` is an instant; None means the store's own clock. One database is used either always with a given time or never.
 
 Methods may be called from any event loop of the process; each answers on the loop it was called from. When the database
-can't be reached they raise StoreAway and have changed nothing, unless it was the answer to a commit that was lost. So
+can't be reached they raise StoreAway. Then nothing was changed, or a commit happened and only its answer was lost. So
 every write may be sent again.
 """
 
@@ -186,9 +186,9 @@ class Store(Protocol):
         With `unbegun`, the first `limit` runs are looked at, and those are left out that ever began, are paused, or
         are not due by their time; none come in their stead.
 
-        A run is a suspect if two workers or more died while they held it. `suspects` is how many of them may come at
-        most; none come together with a run that one worker died with. The other suspects are not claimed, so that a
-        worker that dies with this claim does not count against them.
+        A run is a suspect if two workers or more died while they held it. If `suspects` is given, at most so many of
+        them come, and none together with a run that one worker died with. The other suspects are not claimed, so that
+        the worker's death, should it come, does not count against them.
         """
 
     def commit_turns(self, turns: Sequence[Turn], *, now: Instant | None = None) -> Awaitable[Sequence[Answer]]:
@@ -290,7 +290,8 @@ class Store(Protocol):
         self, event: Event, probes: Sequence[bytes], *, after: tuple[int, int] | None = None, limit: int = 1000
     ) -> list[EventWait]:
         """Waits that this event may match: waits for its name, with one of these probes or none, of chains that had
-        begun when it was published. Ordered by (run, number); each says whether an older event may be for it, too."""
+        begun when it was published. Ordered by (run, number); each says whether an older event may have to come
+        first."""
 
     async def find_events(
         self, wait: EventWait, *, after: int = 0, limit: int = 100, looked: Looked | None = None
@@ -342,7 +343,7 @@ class Store(Protocol):
         """Items after an offset, in order."""
 
     async def list_streams(self, run_id: str, *, after: str = "", limit: int = 1000) -> list[StreamName]:
-        """Streams that have items, in pages as `list_values`. The cost does not depend on how many items they have."""
+        """Streams that have items, paged as in `list_values`. The cost does not depend on how many items they have."""
 
     async def pause_runs(self, run_ids: Sequence[str], paused: bool, *, now: Instant | None = None) -> list[str]:
         """Set the flag of live runs, and return the ids of those that this changed. The owner of a held run gets a
