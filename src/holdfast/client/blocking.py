@@ -80,7 +80,7 @@ class Client:
 
     @property
     def codec(self) -> Codec:
-        """What turns values into what is stored, and back."""
+        """The codec that turns values into stored bytes and back."""
         return self._client.codec
 
     @property
@@ -230,7 +230,7 @@ class Client:
         """As AsyncClient.retry."""
         if not isinstance(run_id, RunFilter):
             return Run(self, self._portal.call(self._client.retry(run_id, id=id)))
-        # What is said beside a filter is refused where it is known why.
+        # The async client refuses an id= beside a filter, and says why.
         return self._portal.call(self._client.retry(run_id, id=cast("None", id)))
 
     def start_call(

@@ -279,7 +279,7 @@ class Connected:
 
     @property
     def codec(self) -> Codec:
-        """What turns values into what is stored, and back."""
+        """The codec that turns values into stored bytes and back."""
         return self._connection.codec
 
     @property

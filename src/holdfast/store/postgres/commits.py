@@ -80,9 +80,8 @@ class Commits:
             task.add_done_callback(self._opening.discard)
 
     async def close(self) -> bool:
-        """Finish what is under way on this side; False if the server has not answered in time.
-
-        What is on the thread's side is closed there: `close_apart`.
+        """Close the home links when they are done; False if the server has not answered in time. `close_apart`, which
+        runs on the store's own loop, closes the rest.
         """
         return await self.home.close()
 
@@ -90,7 +89,7 @@ class Commits:
         await self._apart.close(patience)
 
     def _batch(self, write: Write[ItemT], items: Sequence[ItemT]) -> Awaitable[list[Answer]]:
-        """Each statement of these is a transaction by itself."""
+        """Make writes of which each statement is a transaction by itself."""
         loop = asyncio.get_running_loop()
         if not items:
             done: asyncio.Future[list[Answer]] = loop.create_future()

@@ -5,7 +5,7 @@ CREATE TABLE namespaces (
     name TEXT NOT NULL UNIQUE
 );
 
--- A workflow, in a version, on a queue: what a worker knows or does not. Runs point here with one small number.
+-- A workflow in a version on a queue: a worker serves some of these. Runs refer to one by its small number.
 CREATE TABLE lanes (
     id INTEGER PRIMARY KEY,
     namespace_id INTEGER NOT NULL,
@@ -15,10 +15,10 @@ CREATE TABLE lanes (
     UNIQUE (namespace_id, workflow, version, queue)
 );
 
--- What changes in a run's life. A number is never used twice: a worker may still hold that of a run long deleted.
--- next_seq is null while the run is owned and after its owner died; ended_at is set exactly when the status is final,
--- and expires_at with it, unless the run is kept for ever. A checkpoint of cut_epoch at cut_seq has let go what the journal
--- held before it: nothing is written there again.
+-- What changes in a run's life. A number is never used twice: a worker may still know that of a run long deleted.
+-- next_seq is null while the run is owned, and after its owner has died. ended_at is set exactly when the status is
+-- final, and expires_at with it, unless the run is kept for ever. A checkpoint at cut_seq, with the epoch cut_epoch,
+-- has removed all journal rows before it, and none may be written there again.
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     namespace_id INTEGER NOT NULL,
@@ -49,10 +49,10 @@ CREATE TABLE runs (
 CREATE UNIQUE INDEX runs_by_id ON runs (namespace_id, id);
 CREATE INDEX runs_claimable ON runs (lane_id, priority, due_at)
     WHERE owner IS NULL AND due_at IS NOT NULL AND paused = 0 AND crashes + (next_seq IS NULL) < 2;
--- Two workers or more have died with it, the last one perhaps uncounted yet.
+-- Two workers or more have died with these runs. The last death may not be counted in `crashes` yet.
 CREATE INDEX runs_suspect ON runs (lane_id, priority DESC, due_at)
     WHERE owner IS NULL AND due_at IS NOT NULL AND paused = 0 AND crashes + (next_seq IS NULL) >= 2;
--- A paused run is due when its deadline is over.
+-- A paused run is due when its deadline has passed.
 CREATE INDEX runs_paused ON runs (lane_id, deadline_at)
     WHERE owner IS NULL AND ended_at IS NULL AND deadline_at IS NOT NULL AND paused = 1;
 CREATE INDEX runs_by_owner ON runs (namespace_id, owner) WHERE owner IS NOT NULL;
@@ -62,8 +62,8 @@ CREATE INDEX runs_expiring ON runs (namespace_id, expires_at) WHERE expires_at I
 CREATE INDEX runs_blocked ON runs (lane_id) WHERE blocked IS NOT NULL;
 
 -- What a run was started with. It never changes, so a large input is not rewritten by every claim.
--- chain_id is null for the first run of a chain, and so is chain_started_at: when that one was created.
--- origin_id is the run with which its life began, and null where that is the first run of the chain.
+-- For the first run of a chain, chain_id and chain_started_at are null: they are its own id and time of creation.
+-- origin_id is the run with which the run's life began; null if that is the first run of the chain.
 CREATE TABLE starts (
     number INTEGER PRIMARY KEY,
     due_at INTEGER NOT NULL,
@@ -87,7 +87,7 @@ CREATE INDEX starts_by_key ON starts (key) WHERE key IS NOT NULL;
 CREATE INDEX starts_by_chain ON starts (chain_id) WHERE chain_id IS NOT NULL;
 CREATE INDEX starts_by_parent ON starts (parent_id) WHERE parent_id IS NOT NULL;
 
--- One row a turn. This primary key is what decides who writes next.
+-- One row a turn. This primary key decides who writes next.
 CREATE TABLE journal (
     run INTEGER NOT NULL,
     seq INTEGER NOT NULL,
@@ -97,8 +97,9 @@ CREATE TABLE journal (
     PRIMARY KEY (run, seq)
 ) WITHOUT ROWID;
 
--- Messages not yet in a journal. A fresh one has been handed to nobody: it is a wake-up by itself.
--- A cancel that was taken stays until the run ends, so that a second one changes nothing. trace is its sender's, or null.
+-- Messages that are not yet in a journal. A fresh one has not been handed to a worker, and so is itself a wake-up.
+-- A cancel that was taken stays until the run ends, so that a second one changes nothing. `wait` is the number of the
+-- wait that an event or a hook's payload is for; `trace` is the sender's, or null.
 CREATE TABLE inbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     run INTEGER NOT NULL,
@@ -117,7 +118,8 @@ CREATE INDEX inbox_by_run ON inbox (run);
 CREATE INDEX inbox_fresh ON inbox (lane_id) WHERE fresh = 1;
 CREATE UNIQUE INDEX inbox_cancels ON inbox (run) WHERE kind = 'cancel';
 
--- Ids of messages that were delivered, so that each is once. scope: "signal/<chain id>", "event" or "hook/<token>".
+-- Ids of messages that were delivered, so that each is delivered once. The scope is "signal/<chain>", "event" or
+-- "hook/<digest of a token>".
 CREATE TABLE message_ids (
     namespace_id INTEGER NOT NULL,
     scope TEXT NOT NULL,
@@ -128,8 +130,8 @@ CREATE TABLE message_ids (
 
 CREATE INDEX message_ids_of_events ON message_ids (namespace_id, sent_at) WHERE scope = 'event';
 
--- What the outside may know about what a run waits for. since is when its chain began, an empty probe is none. Deleting a
--- row decides who was first. A hook keeps its number when its run goes on in another.
+-- Waits for events and hooks, and for signals that have a schema. since is when the run's chain began; an empty probe
+-- means none. Whoever deletes a row was first. A hook keeps its number when its run continues as new.
 CREATE TABLE waits (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     namespace_id INTEGER NOT NULL,
@@ -152,7 +154,7 @@ CREATE UNIQUE INDEX waits_by_token ON waits (namespace_id, token) WHERE token IS
 CREATE INDEX waits_for_events ON waits (namespace_id, name, probe, run, number) WHERE kind = 'event';
 CREATE INDEX waits_unmatched ON waits (namespace_id, run, number) WHERE unmatched = 1;
 
--- Hooks that are open no more, and why: what to answer whoever comes with the token.
+-- Hooks that are no longer open, and why, to tell whoever comes with their tokens.
 CREATE TABLE used_hooks (
     namespace_id INTEGER NOT NULL,
     token TEXT NOT NULL,
@@ -163,8 +165,8 @@ CREATE TABLE used_hooks (
 
 CREATE INDEX used_hooks_by_run ON used_hooks (run);
 
--- Published facts, kept until they are swept. matched_at is when somebody had looked for waits. Which of them a chain has
--- taken is not forgotten before that.
+-- Published events, until they are swept, and with them the notes of which chains have taken them. matched_at is when
+-- some worker had looked for waits.
 CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     namespace_id INTEGER NOT NULL,
@@ -190,7 +192,7 @@ CREATE TABLE taken_events (
 
 CREATE INDEX taken_events_by_event ON taken_events (event);
 
--- Runs that asked for a child and joined a run that was there: its end is told to them too.
+-- Runs that asked for a child and joined an existing run instead. They are told of its end as of a child's.
 CREATE TABLE followers (
     run INTEGER NOT NULL,
     follower INTEGER NOT NULL,
@@ -200,7 +202,7 @@ CREATE TABLE followers (
 
 CREATE INDEX followers_by_follower ON followers (follower);
 
--- Live state. It belongs to a chain and goes with the last run of it.
+-- Values of chains. They are removed with the last run of the chain.
 CREATE TABLE chain_values (
     namespace_id INTEGER NOT NULL,
     chain_id TEXT NOT NULL,
@@ -210,8 +212,8 @@ CREATE TABLE chain_values (
     PRIMARY KEY (namespace_id, chain_id, name)
 ) WITHOUT ROWID;
 
--- Streams. step, attempt and the run's epoch say which execution sent an item, of which run, and number how many it had
--- sent before; a body's own have no step and zeros.
+-- Items of streams. run, step, attempt and the run's epoch say which execution sent an item, and number how many it had
+-- sent before. Items that a body sent have no step, and zeros.
 CREATE TABLE stream_items (
     namespace_id INTEGER NOT NULL,
     chain_id TEXT NOT NULL,
@@ -251,7 +253,7 @@ CREATE TABLE workers (
     PRIMARY KEY (namespace_id, id)
 ) WITHOUT ROWID;
 
--- Versions that workers have ever announced. declared is the JSON of what the workflow says about itself, or null.
+-- Versions that workers have ever registered. declared is the JSON of what @workflow declares of the version, or null.
 CREATE TABLE registered (
     namespace_id INTEGER NOT NULL,
     workflow TEXT NOT NULL,
