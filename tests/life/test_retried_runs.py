@@ -160,3 +160,21 @@ async def test_a_run_that_failed_at_its_deadline_is_retried_with_as_much_time():
         await env.until_waiting(again)
         await again.signal("go", 1)
         assert await again.result() == 1
+
+
+@workflow
+async def reminding_itself() -> str:
+    await holdfast.wait_for_signal("go")
+    holdfast.signal(holdfast.current_run().id, "note", "kept")
+    return await holdfast.wait_for_signal("note", type=str)
+
+
+async def test_a_signal_that_a_run_sent_itself_just_before_its_cancel_is_read_by_a_retry():
+    async with Environment(workflows=[reminding_itself]) as env:
+        run = await env.client.start(reminding_itself)
+        await env.until_waiting(run)
+        await run.signal("go")
+        await run.cancel()
+        assert await run.wait() is RunStatus.CANCELLED
+        again = await env.client.retry(run.id)
+        assert await again.result() == "kept"

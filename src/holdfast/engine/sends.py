@@ -51,6 +51,13 @@ class Sends(Calls):
             # If the run goes on from a cut, a child that takes this one's place is sent the same.
             child.told.append(signal)
 
+    @property
+    def is_signalling_itself(self) -> bool:
+        """Whether a signal that the body sends to its own run goes out with the coming turn."""
+        if self.is_replaying or self._life is None:
+            return False
+        return any(signal.run_id in (self.run.id, self.run.own_id) for signal in self._life.signals)
+
     def send_event(self, name: str, payload: Any) -> None:
         data = self._to_send(payload, "publish", name)
         if data is not None:

@@ -205,7 +205,7 @@ class Turns(Arrivals):
         if held.inside is not None and not held.has_inside(done.entries):
             arrivals = [*arrivals[: done.consumed], *held.without_inside(arrivals[done.consumed :])]
         if done.consumed < len(arrivals):
-            # The body ended before it got to these arrivals.
+            # The body ended before it got to these arrivals, or they belong to the next turn.
             held.arrivals = [*arrivals[done.consumed :], *held.arrivals]
             arrivals = arrivals[: done.consumed]
         taken = done.taken
