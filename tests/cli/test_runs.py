@@ -150,6 +150,12 @@ def test_no_line_of_a_list_in_a_pipe_ends_in_blanks(client, say):
     assert [line for line in say("runs").splitlines() if line != line.rstrip()] == []
 
 
+def test_of_a_journal_without_entries_a_note_says_so(client, capsys):
+    later = client.start(halve, 4, delay="1h")
+    assert main(["journal", later.id]) == 0
+    assert capsys.readouterr() == ("", f"nothing is recorded yet; holdfast why {later.id} says why\n")
+
+
 def test_a_watch_remembers_what_it_has_printed_of_the_runs_that_it_saw_last():
     printed = Printed(most=2)
     assert printed.is_news("one", {"status": "running"})

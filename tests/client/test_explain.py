@@ -80,7 +80,7 @@ def why(
 @pytest.mark.parametrize(
     ("run", "workers", "when"),
     [
-        (record(**PARKED), (), "when a worker that knows it is started"),
+        (record(**PARKED), (), "when a worker that knows it starts"),
         (record(**PARKED), (worker(),), "by the worker that takes it next"),
         (record(**BEGUN), (worker(),), "by the worker that holds it"),
         (record(**PARKED, blocked="I/O"), (worker(),), "when it goes on"),
@@ -322,7 +322,7 @@ def test_a_run_whose_worker_died_is_taken_over():
 
 def test_a_run_whose_worker_died_and_whom_nobody_else_knows_says_so():
     _, text, _ = why(record(**{**BEGUN, "owner": "gone"}), workers=())
-    assert "no worker is alive in the namespace 'shop'; it is taken over when one that knows it is started" in text
+    assert "no worker is alive in the namespace 'shop'; it is taken over when a worker that knows it starts" in text
 
 
 def test_a_run_retried_as_a_whole_tells_when():
@@ -374,7 +374,7 @@ def test_a_parked_run_that_no_live_worker_knows_says_so():
     parked = record(**PARKED, due_at=None)
     reason, text, _ = why(parked, Started(T, b""), workers=(worker("w2", Lane("total", "2")),))
     assert reason is Reason.WAITING
-    assert "no live worker knows 'total' version '1'" in text
+    assert "No live worker knows 'total' version '1'" in text
     assert "knowing: total version 2" in text
 
 

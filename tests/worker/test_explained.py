@@ -300,7 +300,7 @@ async def test_a_cancel_of_a_run_whose_workflow_is_gone_is_told_with_what_to_do(
         await on.client.cancel(run.id, reason="sold out")
         _, text = await told(on, run)
         assert "A cancel was asked for (sold out) at" in text
-        assert "is delivered when a worker that knows it is started; a cancel with force=True" in text
+        assert "is delivered when a worker that knows it starts; a cancel with force=True" in text
 
 
 async def test_a_run_that_joined_another_by_its_key_does_not_name_one_that_nobody_finds(database_url):

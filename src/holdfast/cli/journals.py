@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from typing import Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from holdfast.client import Client, JournalEntry
 
 from .options import Json, Place, RunId, pause_given
-from .output import print_answer, print_json, print_json_line, print_line
+from .output import print_answer, print_json, print_json_line, print_line, print_note
 
 Interval = Annotated[str, typer.Option("--interval", help="How often to look.", metavar="DURATION")]
 
@@ -35,6 +36,8 @@ def journal(
         return
     for entry in entries:
         print_line(str(entry))
+    if not entries:
+        print_note(f"nothing is recorded yet; holdfast why {shlex.quote(run_id)} says why")
 
 
 def why(run_id: RunId, *, place: Place, as_json: Json = False) -> None:

@@ -207,7 +207,7 @@ def _held(scene: _Scene) -> _Answer:
     run, owner = scene.run, scene.owner
     if owner is None:
         text = f"was held by worker {run.owner}, which is gone; "
-        text += _next_worker(scene, "takes it over", "it is taken over when one that knows it is started")
+        text += _next_worker(scene, "takes it over", "it is taken over when a worker that knows it starts")
         return Reason.TAKEOVER, text, {"owner": run.owner, "steps": scene.steps}
     where = f"on worker {owner.id} (host {owner.host}, pid {owner.pid}{_silence_told(owner, scene.now)})"
     details: dict[str, Any] = {"worker": owner, "steps": scene.steps}
@@ -242,8 +242,9 @@ def _silence_told(worker: WorkerRecord, now: datetime) -> str:
 def _blocked(scene: _Scene) -> _Answer:
     run = scene.run
     again = "" if run.due_at is None else f" It is tried again at {spelt(run.due_at)}."
-    end = f"a cancel with force=True, or in a shell `holdfast cancel --force {shlex.quote(run.id)}`, ends it"
-    text = f"is blocked and intact; a fixed deploy lets it go on, and {end}.{again} The report: {run.blocked}"
+    end = f"cancel it with force=True, or in a shell: holdfast cancel --force {shlex.quote(run.id)}"
+    goes_on = "it goes on by itself when mended code is deployed"
+    text = f"is blocked and intact: {goes_on}.{again} To end it, {end}. The report: {run.blocked}"
     return Reason.BLOCKED, text, {"report": run.blocked, "retry_at": run.due_at}
 
 
@@ -251,7 +252,9 @@ def _unclaimed(scene: _Scene) -> _Answer:
     """The answer for a run that is due and has no owner."""
     run = scene.run
     if not scene.knowing:
-        text = f"is {run.status} and due, but " + _next_worker(scene, "", "it waits until one that knows it is started")
+        text = f"is {run.status} and due, but " + _next_worker(
+            scene, "", "it waits until a worker that knows it starts"
+        )
         return Reason.NO_WORKER, text, {"lane": scene.lane, "known": _lanes(scene.workers)}
     names = ", ".join(worker.id for worker in scene.knowing[:3])
     assert run.due_at is not None
@@ -291,8 +294,8 @@ def _parked(scene: _Scene) -> _Answer:
 def _asides(scene: _Scene) -> Iterable[str]:
     run = scene.run
     if _is_parked(scene) and not scene.knowing:
-        otherwise = "whatever comes for it waits until one that knows it is started"
-        yield f"Nobody would take it on: {_next_worker(scene, '', otherwise)}"
+        told = _next_worker(scene, "", "the run goes on when a worker that knows it starts")
+        yield told[:1].upper() + told[1:]
     if scene.cancel is not None:
         why = f" ({scene.cancel.reason})" if scene.cancel.reason else ""
         kind = "Its deadline passed" if scene.cancel.deadline else f"It was cancelled{why}"
@@ -326,7 +329,7 @@ def _cancel_told(scene: _Scene, cancel: Message) -> str:
     elif scene.knowing:
         when = "by the worker that takes it next"
     else:
-        when = "when a worker that knows it is started"
+        when = "when a worker that knows it starts"
     end = f"a cancel with force=True, or in a shell `holdfast cancel --force {shlex.quote(run.id)}`, ends it at once"
     return f"A cancel was asked for{why} at {spelt(moment_of(cancel.sent_at))} and is delivered {when}; {end}."
 
