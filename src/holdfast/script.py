@@ -7,7 +7,7 @@ import contextlib
 import inspect
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
@@ -16,8 +16,8 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar, overload
 from holdfast.client import AsyncClient, AsyncRun
 from holdfast.define import Resource, StartOptions, Step, StepInfo, Workflow, refuse_in_body, wrong_workflow
 from holdfast.errors import BadArguments, DefinitionError, HoldfastError, MisplacedCall, StoreAway, blocking_error
-from holdfast.model import LIVE, Lane, RunFilter, RunRecord
-from holdfast.store import Store, last_of
+from holdfast.model import Lane
+from holdfast.store import family_of, last_of
 from holdfast.worker import LoopThreads, Worker
 
 P = ParamSpec("P")
@@ -26,7 +26,6 @@ Middleware: TypeAlias = Callable[[StepInfo], Any]
 _POLL = 0.5
 _SELDOM = 64
 """At most so many polls pass before the next check that some worker serves what the run waits for."""
-_MANY = 100
 _log = logging.getLogger("holdfast.worker")
 _OPTIONS = frozenset(field.name for field in fields(StartOptions))
 
@@ -237,7 +236,7 @@ async def _tell_unserved(client: AsyncClient, run_id: str, worker: Worker, told:
     if all(one.id != worker.id for one in workers):
         return  # this worker has yet to register
     served = {lane for one in workers for lane in one.lanes}
-    async for record in _family(client.store, run_id):
+    async for record in family_of(client.store, run_id):
         lane = Lane(record.workflow, record.version, record.queue)
         if lane in served or lane in told or record.owner is not None:
             continue
@@ -248,18 +247,6 @@ async def _tell_unserved(client: AsyncClient, run_id: str, worker: Worker, told:
             "the top of the module and call it by that name, or run a worker that has it",
             record.id, record.workflow, record.version, record.queue,
         )  # fmt: skip  # a name a line would be a page
-
-
-async def _family(store: Store, run_id: str) -> AsyncIterator[RunRecord]:
-    """A run and its live descendants, but not all of them if there are many."""
-    record = await store.get_run(run_id)
-    todo = [] if record is None or record.status.is_final else [record]
-    for _ in range(_MANY):
-        if not todo:
-            return
-        one = todo.pop(0)
-        yield one
-        todo += (await store.list_runs(RunFilter(parent=one.id, status=LIVE), limit=_MANY)).items
 
 
 def workflows_of(workflow: Workflow[..., Any]) -> list[Workflow[Any, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from datetime import timedelta
 
 import pytest
@@ -12,6 +13,7 @@ import holdfast
 from holdfast import RunCancelled, RunStatus, step, workflow
 from holdfast.errors import (
     HoldfastError,
+    JournalDiverged,
     NeverAwaited,
     RunEnded,
     RunFailed,
@@ -134,6 +136,32 @@ async def test_a_wait_for_a_workflow_that_the_environment_does_not_know_raises()
     async with environment(workflows=[checkout]) as env:
         run = await env.client.start(for_ever)
         with pytest.raises(HoldfastError, match=r"no live worker knows 'for_ever'"):
+            await run.result()
+
+
+@workflow
+async def has_a_child(child: str) -> None:
+    await {"whimsical": whimsical, "unknown": forty_days, "waits": for_ever}[child]()
+
+
+@workflow
+async def whimsical() -> None:
+    await charge(str(uuid.uuid4()), 1)
+    await charge("4711", 1)
+
+
+@pytest.mark.parametrize(
+    ("child", "error", "what"),
+    [
+        ("whimsical", JournalDiverged, r"<run .*whimsical.*> does not match its journal"),
+        ("unknown", HoldfastError, r"(?s)waits for the child run.*no live worker knows 'forty_days'"),
+        ("waits", HoldfastError, r"(?s)waits for the child run.* of 'for_ever' waits on worker"),
+    ],
+)
+async def test_a_wait_without_end_says_what_keeps_the_child_that_the_run_waits_for(child, error, what):
+    async with environment(workflows=[has_a_child, whimsical, for_ever]) as env:
+        run = await env.client.start(has_a_child, child)
+        with pytest.raises(error, match=what):
             await run.result()
 
 

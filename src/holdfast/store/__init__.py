@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .callers import Guest
-from .chains import last_of, next_of
+from .chains import family_of, last_of, next_of
 from .contract import Answer, Store
 from .loans import IDLE, LOST, Lender, Loan, Undone
 from .sqlite import SqliteStore
@@ -22,6 +22,7 @@ __all__ = [
     "Store",
     "Undone",
     "check_address",
+    "family_of",
     "last_of",
     "migration_sql",
     "next_of",

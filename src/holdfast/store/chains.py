@@ -1,10 +1,14 @@
-"""Following a chain: from a run that continued as new to the run after it, and to the last."""
+"""Following runs: from a run that continued as new to the run after it, and to the last; from a run to its children."""
 
 from __future__ import annotations
 
-from holdfast.model import RunRecord
+from collections.abc import AsyncIterator
+
+from holdfast.model import LIVE, RunFilter, RunRecord
 
 from .contract import Store
+
+_MANY = 100
 
 
 async def last_of(store: Store, run_id: str) -> RunRecord | None:
@@ -25,3 +29,15 @@ async def next_of(store: Store, record: RunRecord) -> RunRecord | None:
     if found is None:
         found = await store.find_last(record.id)
     return None if found is None or found.id == record.id else found
+
+
+async def family_of(store: Store, run_id: str) -> AsyncIterator[RunRecord]:
+    """A run and its live descendants, but not all of them if there are many."""
+    record = await store.get_run(run_id)
+    todo = [] if record is None or record.status.is_final else [record]
+    for _ in range(_MANY):
+        if not todo:
+            return
+        one = todo.pop(0)
+        yield one
+        todo += (await store.list_runs(RunFilter(parent=one.id, status=LIVE), limit=_MANY)).items

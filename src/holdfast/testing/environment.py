@@ -17,7 +17,7 @@ from holdfast.codec import Codec
 from holdfast.define import Resource, StepInfo, Workflow
 from holdfast.errors import DefinitionError, HoldfastError, RunEnded, RunNotFound, blocking_error
 from holdfast.model import Duration, RowWrite, RunRecord, microseconds
-from holdfast.store import SqliteStore, last_of
+from holdfast.store import SqliteStore, family_of, last_of
 from holdfast.worker import Plan, checked_middleware, checked_resources, known_workflows, lanes_of, open_resources
 
 from .blocking import BlockingEnvironment, RunnerPortal
@@ -27,6 +27,8 @@ from .guards import guarded
 from .stubs import Call, StepOrName, Stubs
 
 _URL = "sqlite:///:memory:"
+_TOLD = 5
+"""Runs that the error of a wait without end explains: the run that is waited for, and its children."""
 
 
 class MemoryStore(SqliteStore):
@@ -77,7 +79,8 @@ class Environment:
 
     Time stands still except inside `skip`, `run.result()` and `run.wait()`, whose timeouts go by the same clock. While
     a test waits in one of these and nothing is under way, time jumps to the next timer. Without a timer the wait would
-    never end, and an error says what the run waits for. If the run is blocked, the error that blocks it is raised.
+    never end, and an error says what the run waits for. If the run is blocked, or a child that it waits for, the error
+    that blocks it is raised.
 
     The body is replayed after every turn, which finds what a body kept in memory would hide: one that asks for
     something else when it runs again is blocked with JournalDiverged. I/O in a body is refused with IOInBody.
@@ -226,8 +229,16 @@ class Environment:
         try:
             return await self._entered.until(ended, limit)
         except Stuck as stuck:
-            why = await self._client.explain(run_id)
-            raise HoldfastError(f"this wait would never end: {stuck}, and {why}") from None
+            raise HoldfastError(f"this wait would never end: {stuck}, and {await self._why(run_id)}") from None
+
+    async def _why(self, run_id: str) -> str:
+        """What the run waits for, and its children, too. Raises the error that blocks one of them."""
+        told: list[str] = []
+        async for record in family_of(self._store, run_id):
+            _raise_if_blocked(record)
+            if len(told) < _TOLD:
+                told.append(str(await self._client.explain(record.id)))
+        return "\n".join(told)
 
     async def _until_news(self, news: asyncio.Event) -> None:
         """Wait for news while a stream or a status is followed. This never moves time."""
