@@ -294,8 +294,8 @@ def _parked(scene: _Scene) -> _Answer:
 def _asides(scene: _Scene) -> Iterable[str]:
     run = scene.run
     if _is_parked(scene) and not scene.knowing:
-        told = _next_worker(scene, "", "the run goes on when a worker that knows it starts")
-        yield told[:1].upper() + told[1:]
+        missing = _next_worker(scene, "", "the run goes on when a worker that knows it starts")
+        yield missing[:1].upper() + missing[1:]
     if scene.cancel is not None:
         why = f" ({scene.cancel.reason})" if scene.cancel.reason else ""
         kind = "Its deadline passed" if scene.cancel.deadline else f"It was cancelled{why}"
