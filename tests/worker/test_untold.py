@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from holdfast import Codec, NotEncodable, StepFailed, step, workflow
+from holdfast.define import HouseLogger
+from holdfast.worker import held
 from tests.worker.gates import Gate, body_of
 from tests.worker.oddities import Masked, Sealed
 from tests.worker.stage import ONCE, PATIENCE, QUICK, failure_of, stage, until
@@ -226,14 +230,21 @@ class Broken(logging.Filter):
         raise RuntimeError("no log")
 
 
-@pytest.mark.parametrize("retry", [ONCE, QUICK], ids=["once", "again"])
-async def test_a_log_that_fails_keeps_no_failure_from_its_run(database_url, caplog, retry):
+@pytest.fixture
+def broken_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever the worker logs fails."""
     caplog.set_level(logging.INFO, logger="holdfast.worker")
     broken = Broken()
+    logging.getLogger("holdfast.worker").addFilter(broken)
+    yield
+    logging.getLogger("holdfast.worker").removeFilter(broken)
 
+
+@pytest.mark.usefixtures("broken_log")
+@pytest.mark.parametrize("retry", [ONCE, QUICK], ids=["once", "again"])
+async def test_a_log_that_fails_keeps_no_failure_from_its_run(database_url, retry):
     @step(retry=retry)
     async def fails() -> None:
-        logging.getLogger("holdfast.worker").addFilter(broken)
         raise ValueError("x")
 
     @workflow
@@ -244,11 +255,43 @@ async def test_a_log_that_fails_keeps_no_failure_from_its_run(database_url, capl
             return str(error)
         return "nothing"
 
-    try:
-        async with stage(database_url, body) as on:
-            assert await (await on.client.start(body)).result(PATIENCE) == "x"
-    finally:
-        logging.getLogger("holdfast.worker").removeFilter(broken)
+    async with stage(database_url, body) as on:
+        assert await (await on.client.start(body)).result(PATIENCE) == "x"
+
+
+@pytest.mark.usefixtures("broken_log")
+async def test_a_log_that_fails_stops_no_run_whose_journal_has_grown_long(database_url, monkeypatch):
+    monkeypatch.setattr(held, "_WARN_LENGTH", 2)
+
+    @step
+    async def one() -> int:
+        return 1
+
+    @workflow
+    async def body() -> int:
+        return sum([await one() for _ in range(5)])
+
+    async with stage(database_url, body) as on:
+        assert await (await on.client.start(body)).result(PATIENCE) == 5
+
+
+@pytest.mark.usefixtures("broken_log")
+async def test_a_log_that_fails_keeps_no_run_from_being_blocked(database_url):
+    @workflow
+    async def body() -> None:
+        asyncio.get_running_loop().run_in_executor(None, print)
+
+    async with stage(database_url, body) as on:
+        run = await on.client.start(body)
+        assert (await on.until_blocked(run)).startswith("IOInBody")
+        assert (await on.record(run)).owner is None
+
+
+def test_a_line_of_the_log_names_the_place_that_speaks(caplog):
+    HouseLogger("holdfast.worker").warning("%d of them", 2)
+    [record] = caplog.records
+    assert (record.message, record.pathname) == ("2 of them", __file__)
+    assert record.funcName == "test_a_line_of_the_log_names_the_place_that_speaks"
 
 
 async def test_a_stop_does_not_spin_while_nothing_is_in_flight_that_could_end(database_url):

@@ -9,7 +9,7 @@ from .chunk_runs import CHUNK_RUNS, ChunkRuns, Unseen, asked_of
 from .chunks import Pace, async_chunk, blocking_chunk, caught, chunked
 from .covered import covered, wrong_workflow
 from .failures import pause_after
-from .logs import logger
+from .logs import HouseLogger, logger
 from .machines import Context, Done, Machine, Next, State, said_by, state_of
 from .maps import Failure, OfOne, map, mapped
 from .messages import emit, publish, set_value, signal
@@ -44,6 +44,7 @@ __all__ = [
     "Done",
     "Failure",
     "Hook",
+    "HouseLogger",
     "Machine",
     "Next",
     "NoClass",

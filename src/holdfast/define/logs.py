@@ -1,8 +1,13 @@
-"""The run's logger: silent while a body replays or is put away. Every record names its run, step and trace."""
+"""The run's logger, silent while a body replays or is put away, and the loggers in which the house speaks of runs.
+
+Every record of the run's logger names its run, step and trace.
+"""
 
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from typing import Any
 
 from .scope import StepInfo, current_scope
 
@@ -30,3 +35,15 @@ A turn that was not committed is taken again, and logs again. The first turn has
 with the next one.
 """
 logger.addFilter(_RunFilter())
+
+
+class HouseLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger of the house's own, which never raises: a run must go on even if a filter of the application's fails."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(logging.getLogger(name))
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        with suppress(Exception):
+            # One frame up: the record names the line that speaks, and not this one.
+            super().log(level, msg, *args, stacklevel=2, **kwargs)

@@ -9,7 +9,6 @@ first difference stops the execution with a report, and nothing of that executio
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import sys
 from asyncio import current_task
@@ -23,7 +22,7 @@ from uuid import UUID
 from greenlet import getcurrent, greenlet
 
 from holdfast.codec import Codec
-from holdfast.define import Pending, Reply, RunInfo, Step, Workflow
+from holdfast.define import HouseLogger, Pending, Reply, RunInfo, Step, Workflow
 from holdfast.errors import IOInBody, JournalDiverged, JournalLimitReached, NotInBody, Suspended
 from holdfast.model import Entry, Instant, Patched, Reseeded, StepAsked, Undoing
 
@@ -35,7 +34,7 @@ from .shapes import shapes_of
 from .tasks import BodyTask
 
 T = TypeVar("T")
-_log = logging.getLogger("holdfast.engine")
+_log = HouseLogger("holdfast.engine")
 _CLEANUP_RESERVE = 1_000
 _TALKATIVE = 100
 _Task: TypeAlias = "asyncio.Task[Any] | None"

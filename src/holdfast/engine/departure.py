@@ -8,7 +8,6 @@ reported.
 from __future__ import annotations
 
 import contextvars
-import logging
 from asyncio import current_task, events
 from asyncio.tasks import _enter_task, _leave_task
 from collections import deque
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 
 from greenlet import getcurrent, greenlet
 
+from holdfast.define import HouseLogger
 from holdfast.errors import Suspended
 
 from .hosts import enter
@@ -25,7 +25,7 @@ from .loop import BodyLoop
 from .runners import STUBBORN, Pumped, Runners, is_entered, run_beside
 from .tasks import BodyTask
 
-_log = logging.getLogger("holdfast.engine")
+_log = HouseLogger("holdfast.engine")
 _PATIENCE = 8
 
 

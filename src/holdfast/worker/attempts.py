@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from holdfast.codec import Codec
-from holdfast.define import Step, StepInfo, current_scope
+from holdfast.define import HouseLogger, Step, StepInfo, current_scope
 from holdfast.engine import Command
 from holdfast.model import StepCompleted, StepRetrying, moment_of
 from holdfast.model import StepFailed as StepFailedEntry
@@ -34,7 +33,7 @@ from .tasks import begun_later
 from .threads import Threads
 from .told import attempt_retrying, step_failed
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _LINGER = 5_000_000
 _PAUSE = 0.05
 Outcome = StepCompleted | StepFailedEntry | StepRetrying

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
+from holdfast.define import HouseLogger
 from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Turn
 from holdfast.store import Answer
 
 from .lease import Lease
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 T = TypeVar("T")
 S = TypeVar("S")
 _BATCH = 512

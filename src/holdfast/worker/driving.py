@@ -8,13 +8,12 @@ worker, so each drive also ends the leases of the dead and matches events; a dri
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from holdfast.define import CHUNK_RUNS
+from holdfast.define import CHUNK_RUNS, HouseLogger
 from holdfast.errors import LeaseLost, RunNotFound, UnknownWorkflow
 from holdfast.model import Lane, RunRecord, RunStatus
 from holdfast.store import Store, last_of
@@ -23,7 +22,7 @@ from .plan import Plan
 from .session import Session
 from .upkeep import sweep
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _PAUSE = 0.02
 _PATIENCE = 5
 """How many seconds the answer to a claim may take when the budget is spent."""

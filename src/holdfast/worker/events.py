@@ -12,7 +12,6 @@ them. The same holds if matching an event fails, whatever the error: no single e
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby, takewhile
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from holdfast.codec import Codec
+from holdfast.define import HouseLogger
 from holdfast.errors import NotDecodable, StoreAway
 from holdfast.model import SECOND, Event, EventWait, Looked, NewRun, Trigger, holds, probes_of
 from holdfast.store import Store
@@ -38,7 +38,7 @@ _MANY_LOOKED = 10_000
 _MARKED_AT_ONCE = 20
 """Other workers also look at what was looked at and is not marked yet."""
 _SEALED = object()
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _json = msgspec.json.Decoder()
 One = TypeVar("One", Event, EventWait)
 

@@ -6,17 +6,14 @@ end all the same, or its run would keep its place for ever: so nothing here rais
 
 from __future__ import annotations
 
-import logging
-from contextlib import suppress
-
 from holdfast.codec import Codec, message_of, noted, traceback_text, unreadable
-from holdfast.define import pause_after
+from holdfast.define import HouseLogger, pause_after
 from holdfast.errors import CodecError, NotEncodable, StepFailed, StepTimeout
 from holdfast.model import Instant, as_final, spoken
 
 from .attempt import Attempt
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _PLAIN = Codec()
 """For our own messages, which hold no secret, where the worker's codec fails. Any other codec can read what this one
 writes."""
@@ -91,8 +88,7 @@ def recorded_part(attempt: Attempt) -> bytes | None:
 
 def _untold(attempt: Attempt, problem: BaseException) -> StepFailed:
     """The error that stands for one that can't be recorded."""
-    with suppress(Exception):  # a filter of the application's may fail, too
-        _log.error("%r has ended, but its outcome can't be recorded", attempt, exc_info=problem)
+    _log.error("%r has ended, but its outcome can't be recorded", attempt, exc_info=problem)
     return as_final(
         StepFailed(f"the step {attempt.key!r} has ended, but its outcome can't be recorded: the worker's log says why")
     )

@@ -20,12 +20,12 @@ both are there.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.define import HouseLogger
 from holdfast.errors import DefinitionError, FatalError, StoreAway
 from holdfast.model import Instant
 from holdfast.store import IDLE, LOST, Lender, Undone
@@ -42,7 +42,7 @@ _FIRST_UNDONE_PAUSE = 100_000
 _LONGEST_UNDONE_PAUSE = 10_000_000
 _REMEMBERED = 1_000
 """For how many runs a worker remembers how long they are to pause the next time."""
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 InThread = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Awaitable[Any]]
 Limit = Callable[[Attempt], None]
 """Begins the time of an attempt."""

@@ -16,6 +16,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from holdfast.define import HouseLogger
+
 ECHO = 0.2
 """In seconds. Nobody who means a second Ctrl-C presses it sooner."""
 
@@ -23,7 +25,7 @@ ECHO = 0.2
 class Interrupts:
     """Called at each signal, on the process's event loop."""
 
-    def __init__(self, stop: Callable[[], None], leave: Callable[[], None], log: logging.Logger) -> None:
+    def __init__(self, stop: Callable[[], None], leave: Callable[[], None], log: logging.Logger | HouseLogger) -> None:
         self._stop = stop
         self._leave = leave
         self._log = log

@@ -8,12 +8,12 @@ it a body or a step, with its stack.
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 import threading
 import traceback
 from collections.abc import Callable
 
+from holdfast.define import HouseLogger
 from holdfast.errors import StoreError
 from holdfast.model import spoken
 from holdfast.store import Store
@@ -21,7 +21,7 @@ from holdfast.store import Store
 from .clock import Clock
 from .threads import Threads
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _TICKS = 4
 """So many times a second."""
 _FIRST_PAUSE = 200_000

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+from holdfast.define import HouseLogger
 from holdfast.errors import StoreAway
 from holdfast.model import Instant, Message
 
 from .held import Held
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _PAUSE = 0.05
 
 

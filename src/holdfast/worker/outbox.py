@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import logging
 from functools import partial
 from itertools import accumulate, takewhile
 
 import msgspec
 
+from holdfast.define import HouseLogger
 from holdfast.errors import StoreAway, StoreError
 from holdfast.model import StepItems, StepValue
 from holdfast.store import Store
@@ -23,7 +23,7 @@ from .attempt import Item
 from .clock import Clock
 from .tasks import begun_later
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _PAUSE = 0.2
 _TOGETHER = 1_000
 _BYTES_TOGETHER = 1 << 20

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from holdfast.define import HouseLogger
 from holdfast.errors import StoreAway
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 _PARTING = 2.0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from holdfast.define import HouseLogger
 from holdfast.errors import LeaseLost, StoreAway, StoreError
 from holdfast.model import Registration, RowWrite, Swept, Turn, new_id
 from holdfast.store import Answer, News
@@ -29,7 +29,7 @@ from .outbox import Outbox
 from .plan import Plan
 from .upkeep import Upkeep
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _STEPS = 1_000
 _QUIET = 0.02
 _BREATH = 0.001

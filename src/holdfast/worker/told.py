@@ -3,7 +3,7 @@
 Retries are everyday life, and a step that has failed for good may be what its body expects: both are logged at INFO. A
 run that has failed needs somebody to look at it: it is logged as an error.
 
-Nothing here keeps an attempt from its end, even if its error can't be described or a filter of the application's fails.
+Nothing here keeps an attempt from its end, even if its error can't be described.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import traceback
 from contextlib import suppress
 
 from holdfast.codec import Codec, is_users, last_place, message_of, place_of
-from holdfast.define import RunInfo
+from holdfast.define import HouseLogger, RunInfo
 from holdfast.errors import StepFailed
 from holdfast.model import spoken
 
 from .attempt import Attempt
 from .held import Held
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _LONGEST = 300
 
 

@@ -8,7 +8,6 @@ again, as after any crash. Crash after it: whoever tries the run next finds them
 from __future__ import annotations
 
 import asyncio
-import logging
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from typing import Any
 import msgspec
 
 from holdfast.codec import Codec, message_of
-from holdfast.define import RunInfo
+from holdfast.define import HouseLogger, RunInfo
 from holdfast.engine import Command
 from holdfast.errors import StoreError
 from holdfast.model import Blocked, Entry, Instant, Message, Out, RowChange, RowWrite, Turn
@@ -29,7 +28,7 @@ from .commits import GroupWriter, Verdict
 from .held import NO_KEYS, RESULT, Arrival, Held
 from .resting import Resting
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 REMEMBERED = 10_000
 """How many messages and blocked runs a worker remembers, because it may meet them again."""
 _NAMED = 5

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
 from operator import methodcaller
@@ -12,7 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, cast
 
 from holdfast.codec import Codec
-from holdfast.define import Resource, StepInfo, Workflow
+from holdfast.define import HouseLogger, Resource, StepInfo, Workflow
 from holdfast.errors import DefinitionError, MisplacedCall
 from holdfast.model import SECOND, Duration, check_id, microseconds
 from holdfast.observe import Observer, Observers
@@ -39,7 +38,7 @@ from .session import Session
 from .upkeep import WEEK
 from .watched import new_session
 
-_log = logging.getLogger("holdfast.worker")
+_log = HouseLogger("holdfast.worker")
 _DRIVE_GRACE = 3 * SECOND
 _AHEAD = 50_000
 _WORTH_IT = range(10, 201)
