@@ -203,11 +203,11 @@ def test_pruning_asks_about_what_has_ended_so_long_ago_by_the_database_s_clock(c
 def test_no_more_is_pruned_than_was_asked_about(client, monkeypatch):
     failed(client)
 
-    def agreed(question: str, yes: bool) -> None:
+    def confirm(question: str, yes: bool) -> None:
         assert question.startswith("Delete 1 run ")
         failed(client)
 
-    monkeypatch.setattr("holdfast.cli.changes.agreed", agreed)
+    monkeypatch.setattr("holdfast.cli.changes.confirm", confirm)
     assert main(["prune", "--older-than", "0s"]) == 0
     assert client.count(holdfast.RunFilter()) == 1
 

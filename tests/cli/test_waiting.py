@@ -58,7 +58,7 @@ def test_a_wait_says_again_when_it_is_something_else(client, notes, monkeypatch,
 
 @pytest.mark.parametrize("reason", [Reason.NO_WORKER, Reason.BLOCKED, Reason.PAUSED])
 def test_the_same_reason_is_told_once(reason):
-    told = waiting.Told()
+    told = waiting.Notes()
     found = Explanation("r", reason, "run r is stopped.\nAll about it.")
     assert told.news(found) == "holdfast: still waiting: run r is stopped; `holdfast why r` says more"
     assert told.news(found) is None

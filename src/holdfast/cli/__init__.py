@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # OSError: the system refused something that no command explains better.
         if wants_traceback:
             traceback.print_exc()
-        print(f"holdfast: {printable_lines(_said(error))}", file=sys.stderr)
+        print(f"holdfast: {printable_lines(_message_of(error))}", file=sys.stderr)
         return code_of(error)
     except Exception as error:
         if wants_traceback:
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code_of(error)
 
 
-def _said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     if isinstance(error, FileNotFoundError) and error.filename is None:

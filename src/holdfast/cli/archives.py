@@ -16,7 +16,7 @@ from holdfast.model import counted
 
 from .exits import WRONG
 from .options import NOT_BOTH, Chosen, Json, Place, RunIds
-from .output import in_utf8, lines_of, print_json, print_line, print_note, reading, tracked, working, writing
+from .output import in_utf8, lines_of, print_json, print_line, print_note, reading, spinner, with_progress, writing
 
 
 def export(
@@ -36,14 +36,14 @@ def export(
     if run_ids and chosen.is_given:
         raise typer.BadParameter(NOT_BOTH)
     with place.client() as client:
-        with working("listing runs"):
+        with spinner("listing runs"):
             ids = list(run_ids or ()) or [run.id for run in client.runs(chosen.filter())]
         count = 0
         with writing(output):
             # "x": an earlier export is never overwritten.
             target = in_utf8(sys.stdout) if output is None else output.open("x", encoding="utf-8")
             try:
-                for run_id in tracked(ids, "exporting"):
+                for run_id in with_progress(ids, "exporting"):
                     try:
                         target.write(client.export(run_id) + "\n")
                         count += 1

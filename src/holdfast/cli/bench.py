@@ -17,7 +17,7 @@ from holdfast.settings import Settings
 from holdfast.worker import Worker
 
 from .options import Json, Place
-from .output import print_json, print_line, print_note, working
+from .output import print_json, print_line, print_note, spinner
 
 _STEPS = 4
 _PATIENCE = 600
@@ -61,7 +61,7 @@ def bench(
     runs afterwards.
     """
     settings = place.settings()
-    with working(f"{runs} runs of {_STEPS} steps"):
+    with spinner(f"{runs} runs of {_STEPS} steps"):
         figures = asyncio.run(_measure(settings, runs, concurrency))
     if as_json:
         print_json({name: round(getattr(figures, name), 3) for name in figures.__slots__})
@@ -82,9 +82,9 @@ async def _measure(settings: Settings, runs: int, concurrency: int) -> Figures:
         try:
             async with Worker(client, workflows=[_steps], concurrency=concurrency):
                 # Warm up: connections, plans, files.
-                await _together(client, 10)
-                alone = [await _alone(client) for _ in range(20)]
-                took = await _together(client, runs)
+                await _time_runs(client, 10)
+                alone = [await _step_latency(client) for _ in range(20)]
+                took = await _time_runs(client, runs)
         finally:
             # Also after Ctrl-C: in this namespace nobody would ever end or delete the runs.
             await client.cancel(RunFilter(), force=True)
@@ -99,7 +99,7 @@ async def _measure(settings: Settings, runs: int, concurrency: int) -> Figures:
     )
 
 
-async def _together(client: AsyncClient, count: int) -> float:
+async def _time_runs(client: AsyncClient, count: int) -> float:
     """Seconds from the start of this many runs to the end of the last."""
     began = time.perf_counter()
     handles = await client.start_many(_steps, [(_STEPS,)] * count)
@@ -107,7 +107,7 @@ async def _together(client: AsyncClient, count: int) -> float:
     return time.perf_counter() - began
 
 
-async def _alone(client: AsyncClient) -> float:
+async def _step_latency(client: AsyncClient) -> float:
     """Seconds a step takes in a run that is alone, by the times in its journal: without the start and the claim."""
     run = await client.start(_steps, 10 * _STEPS)
     await run.result(timeout=_PATIENCE)

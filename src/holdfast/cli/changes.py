@@ -18,7 +18,7 @@ from holdfast.model import ENDED, LIVE, NOT_GIVEN, RunFilter, RunStatus, counted
 
 from .exits import WRONG
 from .options import Chosen, Json, Meant, Place, RunId, Yes, duration_given, json_given
-from .output import agreed, print_answer, print_json, print_line, print_note, working, writing
+from .output import confirm, print_answer, print_json, print_line, print_note, spinner, writing
 
 T = TypeVar("T")
 _STOPPED = (RunStatus.FAILED, RunStatus.CANCELLED)
@@ -46,7 +46,7 @@ def cancel(
             _to_many(client, where, deed, act, meant.yes, as_json, say=say)
             return
         named = _Named(meant)
-        answers = [(run_id, named.done(run_id, client.cancel, reason=reason, force=force)) for run_id in named.run_ids]
+        answers = [(run_id, named.act(run_id, client.cancel, reason=reason, force=force)) for run_id in named.run_ids]
     if as_json:
         print_json(
             [
@@ -60,7 +60,7 @@ def cancel(
         for _, one in answers:
             if one is not None:
                 print_line(str(one))
-    named.leave()
+    named.exit()
 
 
 def retry(*, meant: Meant, place: Place, as_json: Json = False) -> None:
@@ -73,7 +73,7 @@ def retry(*, meant: Meant, place: Place, as_json: Json = False) -> None:
         named = _Named(meant)
         told: list[dict[str, Any]] = []
         for run_id in named.run_ids:
-            run = named.done(run_id, client.retry)
+            run = named.act(run_id, client.retry)
             if run is None:
                 told.append({"id": None, "forked_from": run_id, "error": named.errors[run_id]})
             else:
@@ -84,7 +84,7 @@ def retry(*, meant: Meant, place: Place, as_json: Json = False) -> None:
         for one in told:
             if one["id"] is not None:
                 print_line(one["id"])
-    named.leave()
+    named.exit()
 
 
 def fork(
@@ -116,17 +116,17 @@ def fork(
 
 def pause(*, meant: Meant, place: Place, as_json: Json = False) -> None:
     """Take no turns of these runs until they are resumed. Steps in flight end and are recorded."""
-    _each(meant, LIVE, ("pause", "paused"), Client.pause, place, as_json)
+    _to_each(meant, LIVE, ("pause", "paused"), Client.pause, place, as_json)
 
 
 def resume(*, meant: Meant, place: Place, as_json: Json = False) -> None:
     """Let paused runs go on."""
-    _each(meant, LIVE, ("resume", "resumed"), Client.resume, place, as_json)
+    _to_each(meant, LIVE, ("resume", "resumed"), Client.resume, place, as_json)
 
 
 def delete(*, meant: Meant, place: Place, as_json: Json = False) -> None:
     """Remove ended runs with all they own. A live run is never deleted: cancel it first."""
-    _each(meant, ENDED, ("delete", "deleted"), Client.delete, place, as_json)
+    _to_each(meant, ENDED, ("delete", "deleted"), Client.delete, place, as_json)
 
 
 def prune(
@@ -146,12 +146,12 @@ def prune(
     with place.client() as client:
         # A fixed moment by the database's clock: exactly the runs that were counted are deleted.
         before = client.now() - timedelta(microseconds=age)
-        with working("counting"):
+        with spinner("counting"):
             ended = (run.record.ended_at for run in client.runs(where) if run.record is not None)
             count = sum(at is not None and at <= before for at in ended)
         if count:
-            agreed(f"Delete {counted(count, 'run')} that ended more than {spoken(age)} ago?", yes)
-        with working("deleting"), writing(archive):
+            confirm(f"Delete {counted(count, 'run')} that ended more than {spoken(age)} ago?", yes)
+        with spinner("deleting"), writing(archive):
             pruned = client.prune(older_than=before, where=where, archive=archive)
     if pruned.unreadable:
         left = ", ".join(pruned.unreadable)
@@ -164,7 +164,7 @@ def prune(
     print_answer(f"deleted {counted(pruned.runs, 'run')}", told, as_json=as_json)
 
 
-def _each(
+def _to_each(
     meant: Meant,
     statuses: Sequence[RunStatus],
     words: tuple[str, str],
@@ -182,7 +182,7 @@ def _each(
             return
         named = _Named(meant)
         for run_id in named.run_ids:
-            is_done = named.done(run_id, lambda run_id: act(client, run_id))
+            is_done = named.act(run_id, lambda run_id: act(client, run_id))
             error = {"error": named.errors[run_id]} if is_done is None else {}
             told.append({"id": run_id, done: bool(is_done), **error})
     if as_json:
@@ -191,7 +191,7 @@ def _each(
         for one in told:
             if "error" not in one:
                 print_line(f"{done} {one['id']}" if one[done] else f"{one['id']} was {done} already")
-    named.leave()
+    named.exit()
 
 
 class _Named:
@@ -202,7 +202,7 @@ class _Named:
         self.run_ids = tuple(dict.fromkeys(meant.run_ids or ()))
         self.errors: dict[str, str] = {}
 
-    def done(self, run_id: str, act: Callable[..., T], **options: Any) -> T | None:
+    def act(self, run_id: str, act: Callable[..., T], **options: Any) -> T | None:
         """Act on one run. If it is refused, say so and return None; if it is the only one, raise."""
         try:
             return act(run_id, **options)
@@ -213,7 +213,7 @@ class _Named:
             print_note(f"holdfast: {error}")
             return None
 
-    def leave(self) -> None:
+    def exit(self) -> None:
         """End the command, with the exit code for refusals if there was one."""
         if self.errors:
             raise typer.Exit(WRONG)
@@ -231,11 +231,11 @@ def _to_many(
 ) -> None:
     """Say how many runs there are, ask, act, and report the count. `say` is the report's text, if not the usual one."""
     deed, done = words
-    with working("counting"):
+    with spinner("counting"):
         found = client.count(where)
     if found:
-        agreed(f"{deed.capitalize()} {counted(found, 'run')}?", yes)
-    with working(f"{deed}: {counted(found, 'run')}"):
+        confirm(f"{deed.capitalize()} {counted(found, 'run')}?", yes)
+    with spinner(f"{deed}: {counted(found, 'run')}"):
         count = act() if found else 0
     text = (say or f"{done} {{}}").format(counted(count, "run"))
     print_answer(text, {done: count}, as_json=as_json)

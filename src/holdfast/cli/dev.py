@@ -114,7 +114,7 @@ class Development:
         try:
             await asyncio.wait([ending, watching, stopping], return_when=asyncio.FIRST_COMPLETED)
             if ending.done():
-                self._tell_end(child, ending.result()[0])
+                self._print_end(child, ending.result()[0])
                 if not self._reloads:
                     return ending.result()[0] or 0
                 await asyncio.wait([watching, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -136,25 +136,25 @@ class Development:
             last, now = now, await asyncio.to_thread(snapshot, self._roots)
             files = changed(before, now)
             if files and last == now:
-                print_line(f"{self._named(files)} changed: starting again")
+                print_line(f"{self._names_of(files)} changed: starting again")
                 return
 
-    def _named(self, files: list[str]) -> str:
+    def _names_of(self, files: list[str]) -> str:
         names = [path.removeprefix(self._plan.directory).lstrip(os.sep) for path in files]
         return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
     def _heard(self, child: Child) -> None:
         if child.ready is not None:
-            self._tell_ready(child.ready)
+            self._print_ready(child.ready)
 
-    def _tell_ready(self, ready: Ready) -> None:
+    def _print_ready(self, ready: Ready) -> None:
         where = address_of(*self._plan.listen)
         print_line(f"ready for {', '.join(ready.workflows)} on {ready.url}")
         if not self._was_told:
             self._was_told = True
             print_line(f"REST on {where}/v1, its documentation on {where}/docs")
 
-    def _tell_end(self, child: Child, code: int) -> None:
+    def _print_end(self, child: Child, code: int) -> None:
         if child.refused is not None:
             print_note(f"holdfast: {child.refused.text}")
         elif code:

@@ -115,7 +115,7 @@ class Fleet:
         A second signal kills them. Raises HoldfastError if the workers can't begin, or die again and again.
         """
         loop = asyncio.get_running_loop()
-        signalled = Interrupts(self._told_to_stop, self._kill, _log)
+        signalled = Interrupts(self._on_signal, self._kill, _log)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, signalled)
         try:
@@ -133,7 +133,7 @@ class Fleet:
         for child in self._children.values():
             child.stop()
 
-    def _told_to_stop(self) -> None:
+    def _on_signal(self) -> None:
         if self._stopping.is_set():
             # The fleet gave up, and its processes do not end.
             self._kill()
@@ -162,14 +162,14 @@ class Fleet:
             if self._stopping.is_set():
                 if code and child.refused is None:
                     self._failures += 1
-                    _log.error("worker process %d (%d) %s while it was stopping", number, child.pid, _said(code))
+                    _log.error("worker process %d (%d) %s while it was stopping", number, child.pid, _how_ended(code))
                 return
             if child.refused is not None and not self._was_ready:
                 self._give_up(_refusal(child.refused))
                 return
             is_to_blame = code != 0 and not (child.refused is not None and child.refused.is_away)
             pause = restarts.died(lived, is_to_blame=is_to_blame)
-            why = _said(code) if child.refused is None else f"could not begin: {child.refused.text}"
+            why = _how_ended(code) if child.refused is None else f"could not begin: {child.refused.text}"
             if restarts.is_hopeless:
                 self._give_up(
                     HoldfastError(
@@ -205,7 +205,7 @@ class _InChild(Exception):
     """Carries a traceback from another process, for --traceback."""
 
 
-def _said(code: int) -> str:
+def _how_ended(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -32,7 +32,7 @@ def journal(
             return
         entries = client.journal(run_id)
     if as_json:
-        print_json([told_entry(entry) for entry in entries])
+        print_json([entry_as_json(entry) for entry in entries])
         return
     for entry in entries:
         print_line(str(entry))
@@ -57,14 +57,14 @@ def _follow(client: Client, run_id: str, pause: float, as_json: bool) -> None:
         for entry in entries:
             # Compare turns: they are written whole, and a machine's older ones go when it writes a checkpoint.
             if entry.seq > last:
-                print_json_line(told_entry(entry)) if as_json else print_line(str(entry))
+                print_json_line(entry_as_json(entry)) if as_json else print_line(str(entry))
         last = entries[-1].seq if entries else last
         if is_over:
             return
         time.sleep(pause)
 
 
-def told_entry(entry: JournalEntry) -> dict[str, Any]:
+def entry_as_json(entry: JournalEntry) -> dict[str, Any]:
     """An entry as JSON. It has the same fields wherever it is printed."""
     said = {name: getattr(entry, name) for name in ("number", "seq", "epoch", "at", "kind", "key", "attempt", "value")}
     return {**said, "error": entry.error_text, "note": entry.note}

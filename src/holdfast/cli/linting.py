@@ -12,7 +12,7 @@ from holdfast.settings import settings_folder
 from .exits import WRONG
 from .lint import CODES, Finding, Project, check, files_of
 from .options import Json, Targets, settings_of
-from .output import print_json, print_line, print_note, print_table, tracked
+from .output import print_json, print_line, print_note, print_table, with_progress
 
 
 def lint(
@@ -35,9 +35,9 @@ def lint(
         tuple(targets or ()) or settings.workflows or (), ignore=settings.ignore, directory=Path.cwd(), home=home
     )
     project = Project([Path.cwd(), *([] if home is None else [home])])
-    found = [one for path in tracked(files, "checking") for one in check(project, path)]
+    found = [one for path in with_progress(files, "checking") for one in check(project, path)]
     if as_json:
-        print_json({"files": len(files), "findings": [_told(one) for one in found]})
+        print_json({"files": len(files), "findings": [_as_json(one) for one in found]})
     else:
         for one in found:
             print_line(str(one))
@@ -46,7 +46,7 @@ def lint(
         raise typer.Exit(WRONG)
 
 
-def _told(finding: Finding) -> dict[str, object]:
+def _as_json(finding: Finding) -> dict[str, object]:
     return {
         "path": finding.path,
         "line": finding.line,

@@ -126,7 +126,7 @@ def moment(at: datetime | None) -> str:
     return "" if at is None else at.strftime("%Y-%m-%d %H:%M:%S")
 
 
-def tracked(items: Sequence[T], what: str) -> Iterator[T]:
+def with_progress(items: Sequence[T], what: str) -> Iterator[T]:
     """The items, with a progress bar on stderr if that is a terminal."""
     console = Console(stderr=True)
     return iter(progress.track(items, what, console=console, transient=True, disable=not console.is_terminal))
@@ -193,16 +193,16 @@ def in_utf8(stream: TextIO) -> TextIO:
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[None]:
+def spinner(what: str) -> Iterator[None]:
     """Show on stderr that something is under way, if that is a terminal."""
     console = Console(stderr=True)
     with console.status(what) if console.is_terminal else contextlib.nullcontext():
         yield
 
 
-def agreed(question: str, is_agreed: bool) -> None:
+def confirm(question: str, is_confirmed: bool) -> None:
     """Ask before something is done to many runs. A no ends the command."""
-    if is_agreed:
+    if is_confirmed:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         raise typer.BadParameter(f"{question} Nobody is there to answer: say --yes", param_hint="--yes")

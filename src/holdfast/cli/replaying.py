@@ -20,7 +20,7 @@ from holdfast.testing import replay
 
 from .exits import WRONG
 from .options import Chosen, Json, Place, RunIds, codec_of
-from .output import lines_of, print_json, print_line, print_note, tracked, working
+from .output import lines_of, print_json, print_line, print_note, spinner, with_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,9 @@ def _from_database(
 ) -> Iterator[_Outcome]:
     asked = run_ids
     if not asked:
-        with working("looking for runs"):
+        with spinner("looking for runs"):
             asked = [run.id for run in client.runs(chosen.filter(LIVE))]
-    for run_id in tracked(asked, "replaying"):
+    for run_id in with_progress(asked, "replaying"):
         try:
             journal = client.journal(run_id)
         except NotDecodable as error:

@@ -19,7 +19,7 @@ from holdfast.define import StartOptions
 from holdfast.errors import BadCursor, CodecError, HoldfastError, NotDecodable, RunCancelled, RunFailed
 from holdfast.model import NOT_GIVEN, OnConflict, Page, RunFilter, RunRecord, RunStatus, spoken
 
-from .journals import told_entry
+from .journals import entry_as_json
 from .options import (
     Chosen,
     Json,
@@ -95,7 +95,7 @@ def show(run_id: RunId, *, place: Place, as_json: Json = False) -> None:
         told = {**_fields(record), **_values(client, record), "why": str(client.explain(run_id))}
         entries = _entries(client, run_id)
     if as_json:
-        print_json({**told, "journal": [told_entry(entry) for entry in entries]})
+        print_json({**told, "journal": [entry_as_json(entry) for entry in entries]})
         return
     for name, value in told.items():
         # Most runs are the first of their chain and of their life: don't say so.

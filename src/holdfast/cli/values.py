@@ -76,10 +76,10 @@ def _print_items(run: Run[Any], name: str, after: int, follow: bool, as_json: bo
     if last is not None and last <= after:
         return
     for item in run.stream(name, after=after, type=Shown):
-        print_json_line(_told(item) if as_json else item.value)
+        print_json_line(_as_json(item) if as_json else item.value)
         if last is not None and item.offset >= last:
             return
 
 
-def _told(item: StreamItem[Any]) -> dict[str, Any]:
+def _as_json(item: StreamItem[Any]) -> dict[str, Any]:
     return {name: getattr(item, name) for name in ("offset", "value", "step", "attempt", "at", "reset", "origin_id")}

@@ -18,7 +18,7 @@ _JOIN = 1.0
 _STOPPED = frozenset({Reason.NO_WORKER, Reason.BLOCKED, Reason.PAUSED})
 
 
-class Told:
+class Notes:
     """What was last told about the awaited run."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ def explaining(client: Client, run_id: str) -> Iterator[None]:
 
 
 def _look(explain: Callable[[str], Explanation], run_id: str, over: threading.Event) -> None:
-    told = Told()
+    told = Notes()
     while not over.wait(LOOK):
         try:
             news = told.news(explain(run_id))

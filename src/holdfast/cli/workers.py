@@ -71,7 +71,7 @@ def worker(
             "several processes are started only where there are POSIX signals; start `holdfast worker` several times",
             param_hint="--processes",
         )
-    raise typer.Exit(asyncio.run(_serve_by_many(plan, settings.processes)))
+    raise typer.Exit(asyncio.run(_serve_fleet(plan, settings.processes)))
 
 
 def workers(*, place: Place, as_json: Json = False) -> None:
@@ -126,14 +126,14 @@ def workflows(*, place: Place, as_json: Json = False) -> None:
 
 def _serve_here(plan: ServingPlan) -> None:
     found = find(plan)
-    asyncio.run(serve(plan, found, ready=_announced("the worker is"), stopped_by=_signals))
+    asyncio.run(serve(plan, found, ready=_announcing("the worker is"), stopped_by=_signals))
 
 
-async def _serve_by_many(plan: ServingPlan, size: int) -> int:
-    return await Fleet(plan, size, ready=_announced(f"{size} worker processes are")).run()
+async def _serve_fleet(plan: ServingPlan, size: int) -> int:
+    return await Fleet(plan, size, ready=_announcing(f"{size} worker processes are")).run()
 
 
-def _announced(who: str) -> Callable[[Ready], None]:
+def _announcing(who: str) -> Callable[[Ready], None]:
     return lambda ready: print_line(f"{who} ready for {', '.join(ready.workflows)} on {ready.url}")
 
 
