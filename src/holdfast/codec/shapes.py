@@ -18,7 +18,7 @@ import msgspec
 encode_json = msgspec.json.Encoder().encode
 decode_json = msgspec.json.Decoder().decode
 
-AWAIT = "await it first; if a decorator's wrapper returned it, make that wrapper an `async def`"
+AWAIT = "await it first; a lambda or a decorator's wrapper that returned it must be an `async def` instead"
 """The advice for a coroutine or a future in the place of a value."""
 ANY_KIND = frozenset({"null", "bool", "int", "float", "str", "list", "object"})
 KIND_OF = {type(None): "null", bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "object"}

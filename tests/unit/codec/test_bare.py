@@ -194,7 +194,7 @@ def test_what_nobody_has_awaited_is_refused_with_the_word_await(annotation):
     coroutine, loop = later(), asyncio.new_event_loop()
     try:
         for value in (coroutine, loop.create_future()):
-            with pytest.raises(NotEncodable, match=r"await it first.*wrapper an `async def`"):
+            with pytest.raises(NotEncodable, match=r"await it first; a lambda .*must be an `async def`"):
                 codec.value(annotation).encode(value)
     finally:
         coroutine.close()
