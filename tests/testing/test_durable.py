@@ -34,6 +34,18 @@ def test_keyword_arguments_are_the_workflows():
     assert_durable(paying, cents=100)
 
 
+def test_a_result_that_is_no_number_is_the_same_each_time():
+    @step
+    async def measure() -> list[float]:
+        return [float("nan"), 1.0]
+
+    @workflow
+    async def measuring() -> float:
+        return (await measure())[0]
+
+    assert_durable(measuring)
+
+
 def test_a_workflow_that_fails_in_the_same_way_each_time_is_durable():
     found = assert_durable(checkout, ORDER, stubs={charge: FatalError("no money")})
     assert found.commits[-1].text.endswith("step_failed charge, ended failed")

@@ -96,7 +96,7 @@ class _Outcome:
     status: RunStatus
     text: str
     """The status with the output or the error, as text."""
-    value: Any
+    value: _Value
     results: _Results
     """Kind, value and text of the recorded result of each step."""
     asked: frozenset[_Place] | None
@@ -260,9 +260,19 @@ def _asked(journals: Sequence[Sequence[JournalEntry]], results: _Results) -> fro
     return None if is_open else asked
 
 
-def _value(entry: JournalEntry) -> Any:
+class _Value:
+    """A value to compare. NaN is not equal to itself, but its text is."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Value) and (self._value == other._value or repr(self._value) == repr(other._value))
+
+
+def _value(entry: JournalEntry) -> _Value:
     """The value to compare: of an error its class and message, since its traceback differs each time."""
-    return (type(entry.error), str(entry.error)) if entry.error is not None else entry.value
+    return _Value((type(entry.error), str(entry.error)) if entry.error is not None else entry.value)
 
 
 def _text(entry: JournalEntry) -> str:
