@@ -334,12 +334,11 @@ def call(  # type: ignore[misc]  # mypy can't match *args: Any with *Ts before k
     """An inline step from any callable: `await holdfast.call("charge", stripe.charge, card, cents)`.
 
     In an async body it is awaited, whether `fn` is a `def` or an `async def`; in a `def` body it blocks and returns the
-    value. A lambda is a `def`: one that only calls an `async def` is refused, so give that function and its arguments
-    here. Everything else is as for @step: the result, or the last error, is recorded under `name` and handed back on
-    replay without calling `fn`, and a call in flight when its process dies is made again. If `fn` is a step, its own
-    options hold, except where `retry` or `timeout` are given here. DefinitionError if `fn` can't be called, and
-    BadArguments if its arguments don't fit. Only in a body: NotInRun outside any run, NotInBody in a step, where you
-    can simply call `fn`.
+    value. A lambda that calls an `async def` is neither: give that function and its arguments. The rest is as for
+    @step: the result, or the last error, is recorded under `name` and handed back on replay without calling `fn`, and a
+    call in flight when its process dies is made again. If `fn` is a step, its own options hold, except where `retry` or
+    `timeout` are given here. DefinitionError if `fn` can't be called, and BadArguments if its arguments don't fit. Only
+    in a body: NotInRun outside any run, NotInBody in a step, where you can simply call `fn`.
     """
     body = body_for("holdfast.call()")
     made = inline_step(name, fn, retry, timeout)
