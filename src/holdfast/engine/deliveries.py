@@ -219,9 +219,9 @@ class Deliveries(Requests):
         if entry.is_failure:
             self.life.failed.append(entry.key)
         if not child.reply.done():
-            self._tell_end(child, entry)
+            self._resolve_child(child, entry)
 
-    def _tell_end(self, child: Child, entry: ChildEnded) -> None:
+    def _resolve_child(self, child: Child, entry: ChildEnded) -> None:
         codec = self._codec
         is_unseen = isinstance(child.workflow, Unseen)
         if entry.status == RunStatus.COMPLETED:

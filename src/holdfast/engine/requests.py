@@ -251,7 +251,7 @@ class Requests(Compensations):
             self.refuse()
         self.check_limit()
         self._check_options(workflow)
-        earlier: Earlier = _as_it_is
+        earlier: Earlier = _no_earlier
         if isinstance(workflow, Unseen):
             plain = from_text(args[0])
         else:
@@ -358,7 +358,7 @@ def _token(made: MadeHook) -> str:
     return urlsafe_b64encode(drawn.digest()).decode()
 
 
-def _as_it_is(_: bytes) -> tuple[bytes, ...]:
+def _no_earlier(_: bytes) -> tuple[bytes, ...]:
     """A call that comes packed was packed no other way before."""
     return ()
 
