@@ -215,16 +215,11 @@ class Execution(Deliveries):
             if self._lives:
                 self._next_life()
             kind = entry.__class__
-            if (
-                (kind is Message or (kind is Cancel and not self.is_replaying))
-                and self.loop.timers
-                and self.fire_before(entry.at if kind is Cancel else entry.sent_at)
-            ):
-                continue
-            if kind is Cancel and self.is_signalling_itself:
-                # The cancel may end the run with this turn, and the store drops signals to an ended run. With a turn of
-                # its own the signal is in the inbox by then, for a retry to read.
-                return None
+            if kind is Message or (kind is Cancel and not self.is_replaying):
+                if self.loop.timers and self.fire_before(entry.at if kind is Cancel else entry.sent_at):
+                    continue
+                if kind is Cancel and self.is_signalling_itself:
+                    return None
             self._cursor += 1
             if kind is Message:
                 self.accept(entry)
