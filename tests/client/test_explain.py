@@ -238,6 +238,8 @@ def test_what_a_run_waits_for_is_named_with_what_it_must_hold():
         reason, text, _ = why(run, Started(T, b""), child, waits=waits)
         assert reason is Reason.WAITING
         assert words in text
+    text = why(record(**PARKED, due_at=LATER), Started(T, b""), child, waits=waits)[1]
+    assert f"{words}, and wakes at the latest at 2030-01-01 " in text
 
 
 def test_what_a_run_waits_for_is_told_in_plain_data_and_times():
@@ -379,4 +381,4 @@ def test_a_parked_run_that_no_live_worker_knows_says_so():
 
 
 def test_a_parked_run_that_a_live_worker_knows_does_not_name_it():
-    assert "Nobody" not in why(record(**PARKED, due_at=None), Started(T, b""))[1]
+    assert "No live worker" not in why(record(**PARKED, due_at=None), Started(T, b""))[1]

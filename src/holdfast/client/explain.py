@@ -284,9 +284,9 @@ def _parked(scene: _Scene) -> _Answer:
         details |= {"error": error, "attempt": scene.retrying.attempt}
         return Reason.RETRYING, f"failed with {error} and is tried again as a whole at {until}.", details
     if scene.steps:
-        return Reason.RETRYING, f"{_steps_told(scene)}; it is looked at again at {until}.", details
+        return Reason.RETRYING, f"{_steps_told(scene)}; the run wakes at the latest at {until}.", details
     if waits:
-        return Reason.WAITING, f"waits for {waits}, and is looked at again at {until}.", details
+        return Reason.WAITING, f"waits for {waits}, and wakes at the latest at {until}.", details
     # A wait for a signal that has a timeout and no `type=` looks the same.
     return Reason.SLEEPING, f"sleeps until {until}.", details
 

@@ -87,7 +87,10 @@ class Seal:
         transform = self._transforms.get(name)
         if transform is None:
             text = name.decode(errors="replace")
-            raise NotDecodable(f"the payload was stored through {text!r}, which the codec's chain doesn't have: add it")
+            raise NotDecodable(
+                f"the payload was stored through {text!r}, which the codec's chain doesn't have: add it, or name the "
+                "codec that has it in the setting `codec`, which the command reads"
+            )
         try:
             return transform.revert(content)
         except NotDecodable:
