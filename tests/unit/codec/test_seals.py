@@ -96,7 +96,7 @@ def test_payloads_of_another_order_and_part_of_the_chain_are_read():
 
 def test_a_transform_that_is_gone_is_named():
     stored = Codec(chain=[Reversed()]).seal(LONG)
-    with pytest.raises(NotDecodable, match="'reversed'.* in the setting `codec`"):
+    with pytest.raises(NotDecodable, match=r"'reversed'.* in the setting `codec`"):
         Codec().open(stored)
 
 
