@@ -86,6 +86,6 @@ def command(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
-    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error comes from.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Options for every command. Both have taken effect before this is called."""

@@ -51,7 +51,7 @@ class Figures:
 def bench(
     *,
     runs: Annotated[int, typer.Option("--runs", help="How many runs of four steps.", min=10, max=100_000)] = 500,
-    concurrency: Annotated[int, typer.Option("--concurrency", help="Runs at work at once.", min=1)] = 100,
+    concurrency: Annotated[int, typer.Option("--concurrency", help="Runs that are active at once.", min=1)] = 100,
     place: Place,
     as_json: Json = False,
 ) -> None:

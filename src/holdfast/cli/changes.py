@@ -91,13 +91,14 @@ def fork(
     run_id: RunId,
     *,
     at: Annotated[
-        str | None, typer.Option("--at", help="The key of the step to go on from; else the start.", metavar="STEP")
+        str | None,
+        typer.Option("--at", help="Fork at the step with this key; the default is the start.", metavar="STEP"),
     ] = None,
     input: Annotated[
-        str | None, typer.Option("--input", help="Other arguments, as a JSON list; '-' reads stdin.", metavar="JSON")
+        str | None, typer.Option("--input", help="New arguments, as a JSON list; '-' reads stdin.", metavar="JSON")
     ] = None,
     result: Annotated[
-        str | None, typer.Option("--result", help="As if the step had come to this, as JSON.", metavar="JSON")
+        str | None, typer.Option("--result", help="A new result for the step at --at, as JSON.", metavar="JSON")
     ] = None,
     place: Place,
     as_json: Json = False,
@@ -131,9 +132,12 @@ def delete(*, meant: Meant, place: Place, as_json: Json = False) -> None:
 
 def prune(
     *,
-    older_than: Annotated[str, typer.Option("--older-than", help="Ended so long ago.", metavar="DURATION")] = "30d",
+    older_than: Annotated[
+        str, typer.Option("--older-than", help="Only runs that ended at least this long ago.", metavar="DURATION")
+    ] = "30d",
     archive: Annotated[
-        Path | None, typer.Option("--archive", help="Write each to this file first, as a line of JSON.", metavar="FILE")
+        Path | None,
+        typer.Option("--archive", help="First write each run to this file, as a line of JSON.", metavar="FILE"),
     ] = None,
     chosen: Chosen,
     yes: Yes = False,

@@ -46,7 +46,7 @@ def dev(
     targets: Targets = None,
     *,
     listen: Listen = None,
-    reload: Annotated[bool, typer.Option("--reload/--no-reload", help="Start again when code changes.")] = True,
+    reload: Annotated[bool, typer.Option("--reload/--no-reload", help="Restart when code changes.")] = True,
     place: Place,
     log_level: Annotated[LogLevel, typer.Option("--log-level", help="How much to log, to stderr.")] = LogLevel.INFO,
 ) -> None:

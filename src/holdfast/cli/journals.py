@@ -13,13 +13,13 @@ from holdfast.client import Client, JournalEntry
 from .options import Json, Place, RunId, pause_given
 from .output import print_answer, print_json, print_json_line, print_line, print_note
 
-Interval = Annotated[str, typer.Option("--interval", help="How often to look.", metavar="DURATION")]
+Interval = Annotated[str, typer.Option("--interval", help="How often to refresh.", metavar="DURATION")]
 
 
 def journal(
     run_id: RunId,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what comes until the run ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run ends.")] = False,
     interval: Interval = "1s",
     place: Place,
     as_json: Json = False,

@@ -18,7 +18,7 @@ from .output import print_json, print_line, print_note, print_table, with_progre
 def lint(
     targets: Targets = None,
     *,
-    codes: bool = typer.Option(False, "--codes", help="List the codes and end."),
+    codes: bool = typer.Option(False, "--codes", help="List the codes and stop."),
     as_json: Json = False,
 ) -> None:
     """Look for what would break a replay in workflow bodies: clocks, randomness, I/O, unordered sets, forgotten awaits.

@@ -32,12 +32,15 @@ from holdfast.store import check_address, parse_url
 from .exits import WrongSettings, wrong_settings
 
 Url = Annotated[
-    str | None, typer.Option("--url", help="The database; by default the one that the settings name.", metavar="URL")
+    str | None,
+    typer.Option("--url", help="The database's address; the default comes from the settings.", metavar="URL"),
 ]
-Namespace = Annotated[str | None, typer.Option("--namespace", help="Whose runs.", metavar="NAME")]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", help="The namespace; the default comes from the settings.", metavar="NAME")
+]
 Schema = Annotated[str | None, typer.Option("--schema", help="The schema of a Postgres database.", metavar="NAME")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask for confirmation.")]
 RunId = Annotated[str, typer.Argument(help="The run's id.", metavar="RUN_ID")]
 RunIds = Annotated[list[str] | None, typer.Argument(help="Ids of runs.", metavar="RUN_ID", show_default=False)]
 Targets = Annotated[
@@ -102,7 +105,7 @@ class Chosen:
         list[str] | None,
         typer.Option(
             "--where",
-            help="An argument of the run, or a field inside it with dots; may be repeated.",
+            help="The value of an argument, or with dots of a field inside it; may be repeated.",
             metavar="NAME=JSON",
         ),
     ] = None
@@ -164,11 +167,13 @@ class Message:
     """The payload and id of a message to send."""
 
     payload: Annotated[
-        str | None, typer.Option("--payload", help="What it holds, as JSON; '-' reads it from stdin.", metavar="JSON")
+        str | None, typer.Option("--payload", help="The payload, as JSON; '-' reads it from stdin.", metavar="JSON")
     ] = None
     message_id: Annotated[
         str | None,
-        typer.Option("--message-id", help="The same id is delivered once.", metavar="ID", show_default=False),
+        typer.Option(
+            "--message-id", help="A message with the same id is delivered once.", metavar="ID", show_default=False
+        ),
     ] = None
 
     def value(self) -> Any:

@@ -17,7 +17,9 @@ from .scaffold import FILES
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where; it is made if it is not there.", metavar="FOLDER")] = Path("."),
+    folder: Annotated[
+        Path, typer.Argument(help="The project's folder; it is created if necessary.", metavar="FOLDER")
+    ] = Path("."),
     *,
     as_json: Json = False,
 ) -> None:

@@ -46,7 +46,7 @@ def replay_command(
         typer.Option("--code", help="Where the workflows are, as for `worker`; may be repeated.", metavar="TARGET"),
     ] = None,
     skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="Runs whose workflow or version is not in this code are no fault.")
+        bool, typer.Option("--skip-unknown", help="Accept runs whose workflow or version is not in this code.")
     ] = False,
     chosen: Chosen,
     place: Place,

@@ -52,10 +52,10 @@ _SPARE = ("TOOK",)
 def runs(
     *,
     chosen: Chosen,
-    limit: Annotated[int, typer.Option("--limit", help="At most so many.", min=1, max=1000)] = 50,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Go on where a page ended.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing them, until Ctrl-C.")] = False,
-    interval: Annotated[str, typer.Option("--interval", help="How often to look.", metavar="DURATION")] = "1s",
+    limit: Annotated[int, typer.Option("--limit", help="List at most this many.", min=1, max=1000)] = 50,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Continue after an earlier page.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C.")] = False,
+    interval: Annotated[str, typer.Option("--interval", help="How often to refresh.", metavar="DURATION")] = "1s",
     place: Place,
     as_json: Json = False,
 ) -> None:
@@ -134,22 +134,24 @@ def start(
         str | None,
         typer.Option(
             "--input",
-            help="Arguments as JSON: a list by position, an object by name, else the only one; - reads stdin.",
+            help="Arguments as JSON: a list by position, an object by name, else the only one; '-' reads stdin.",
             metavar="JSON",
         ),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", help="One run for a workflow and a key.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Idempotency key: there is one run for each workflow and key.")
+    ] = None,
     id: Annotated[str | None, typer.Option("--id", help="The run's id.")] = None,
     on_conflict: Annotated[
         str | None, typer.Option("--on-conflict", help="If the key is taken: return, raise, replace, restart or retry.")
     ] = None,
     delay: Annotated[str | None, typer.Option("--delay", help="Begin after this long, as '5m'.")] = None,
     deadline: Annotated[str | None, typer.Option("--deadline", help="Fail after this long.")] = None,
-    priority: Annotated[int | None, typer.Option("--priority", help="Larger first.", min=0, max=9)] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="The queue that it goes to.")] = None,
+    priority: Annotated[int | None, typer.Option("--priority", help="0 to 9; larger goes first.", min=0, max=9)] = None,
+    queue: Annotated[str | None, typer.Option("--queue", help="The queue to put it on.")] = None,
     tag: Tags = None,
     retention: Annotated[
-        str | None, typer.Option("--retention", help="How long it is kept after its end, as '90d'.")
+        str | None, typer.Option("--retention", help="How long to keep it after its end, as '90d'.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end and print the result.")] = False,
     timeout: Annotated[

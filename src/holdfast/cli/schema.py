@@ -20,7 +20,7 @@ def migrate(
     url: Url = None,
     schema: Schema = None,
     sql: Annotated[
-        bool, typer.Option("--sql", help="Print the statements for an empty database, and touch none; see --from.")
+        bool, typer.Option("--sql", help="Only print the statements, for an empty database; see --from.")
     ] = False,
     after: Annotated[
         int | None,
@@ -28,7 +28,7 @@ def migrate(
             "--from",
             metavar="N",
             min=0,
-            help="With --sql: print what a database lacks whose schema is number N: max(number) in its migrations.",
+            help="With --sql: print the statements after migration N, the max(number) in its table `migrations`.",
         ),
     ] = None,
     as_json: Json = False,

@@ -33,16 +33,20 @@ _LOOK = 0.1
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 Listen = Annotated[
-    str | None, typer.Option("--listen", help="Where to answer. [default: 127.0.0.1:8400]", metavar="[HOST:]PORT")
+    str | None,
+    typer.Option("--listen", help="The address to listen on. [default: 127.0.0.1:8400]", metavar="[HOST:]PORT"),
 ]
 AllowRemote = Annotated[
     bool | None,
     typer.Option(
-        "--allow-remote", help="Answer other hosts without keys: something else guards it.", show_default=False
+        "--allow-remote",
+        help="Serve other hosts without API keys, because something else guards the API.",
+        show_default=False,
     ),
 ]
 Cors = Annotated[
-    str | None, typer.Option("--cors", help="Origins whose pages may call it, with commas between.", metavar="ORIGINS")
+    str | None,
+    typer.Option("--cors", help="Origins whose pages may call the API, separated by commas.", metavar="ORIGINS"),
 ]
 
 

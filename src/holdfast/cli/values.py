@@ -19,7 +19,9 @@ _MISSING: Any = object()
 
 def values(
     run_id: RunId,
-    name: Annotated[str | None, typer.Argument(help="Print this one.", metavar="NAME", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Print only this value.", metavar="NAME", show_default=False)
+    ] = None,
     *,
     place: Place,
     as_json: Json = False,
@@ -46,11 +48,11 @@ def values(
 def streams(
     run_id: RunId,
     name: Annotated[
-        str | None, typer.Argument(help="Print the items of this one.", metavar="NAME", show_default=False)
+        str | None, typer.Argument(help="Print the items of this stream.", metavar="NAME", show_default=False)
     ] = None,
     *,
-    after: Annotated[int, typer.Option("--after", help="Only items behind this offset.", min=0)] = 0,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print what comes until the run ends.")] = False,
+    after: Annotated[int, typer.Option("--after", help="Only items after this offset.", min=0)] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run ends.")] = False,
     place: Place,
     as_json: Json = False,
 ) -> None:

@@ -38,16 +38,18 @@ def worker(
     targets: Targets = None,
     *,
     place: Place,
-    queues: Annotated[str | None, typer.Option("--queues", help="Only runs on these.", metavar="A,B")] = None,
+    queues: Annotated[
+        str | None, typer.Option("--queues", help="Take only runs from these queues.", metavar="A,B")
+    ] = None,
     concurrency: Annotated[
-        int | None, typer.Option("--concurrency", help="Runs at work at once in a process. [default: 100]")
+        int | None, typer.Option("--concurrency", help="Runs that are active at once in a process. [default: 100]")
     ] = None,
     threads: Annotated[
         int | None, typer.Option("--threads", help="Threads for `def` steps in a process. [default: 32]")
     ] = None,
     processes: Annotated[int | None, typer.Option("--processes", help="Worker processes. [default: 1]")] = None,
     lease: Annotated[
-        str | None, typer.Option("--lease", help="How long a worker that says nothing is waited for. [default: 30s]")
+        str | None, typer.Option("--lease", help="How long a silent worker keeps its runs. [default: 30s]")
     ] = None,
     grace: Annotated[
         str | None, typer.Option("--grace", help="How long steps may go on after SIGTERM. [default: 20s]")

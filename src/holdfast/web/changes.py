@@ -29,7 +29,7 @@ changes = APIRouter(tags=["streams"])
 async def follow_runs(
     service: ServiceDep,
     workflow: Annotated[OfWorkflow | None, Query(description="Only runs of this workflow.")] = None,
-    last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
+    last_event_id: Annotated[str | None, Header(description="Continue after this event.")] = None,
 ) -> EventStream:
     """Events: `ready` comes first; then `run` with a run that is new or has changed, `deleted` with an id, and `reset`
     when what was missed is no longer known: then list the runs again. Several changes of a run within a second may be

@@ -53,7 +53,7 @@ async def cancel_run(run: FoundRun, service: ServiceDep, body: Annotated[CancelR
 @managing.post(
     "/{run_id}/retry",
     status_code=201,
-    responses={**declared(404, 409), 200: {"model": RunStarted, "description": "It was retried already"}},
+    responses={**declared(404, 409), 200: {"model": RunStarted, "description": "The run was retried already"}},
     summary="Retry a run",
 )
 async def retry_run(

@@ -14,10 +14,10 @@ from .shapes import Accepted
 signals = APIRouter(tags=["messages"])
 events = APIRouter(tags=["messages"])
 
-Payload: TypeAlias = Annotated[Any, Body(description="Any JSON; nothing is null.")]
+Payload: TypeAlias = Annotated[Any, Body(description="Any JSON; an empty body means null.")]
 MessageId: TypeAlias = Annotated[
     Annotated[str, StringConstraints(min_length=1, max_length=500)] | None,
-    Header(alias="Idempotency-Key", description="The same one is delivered once."),
+    Header(alias="Idempotency-Key", description="A message with the same key is delivered once."),
 ]
 
 

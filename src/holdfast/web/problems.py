@@ -56,8 +56,8 @@ TABLE: tuple[Status, ...] = (
 class WrongField(BaseModel):
     """One thing in a request that is not acceptable."""
 
-    place: str = Field(description="Where it stands: body, query, path or header.")
-    field: str = Field(description="Its name, with dots where it lies inside something.")
+    place: str = Field(description="Where the field is: body, query, path or header.")
+    field: str = Field(description="The field's name; dots separate the names of nested fields.")
     reason: str
 
 
@@ -195,15 +195,15 @@ def _meaning(status: int) -> str:
 
 
 _MEANINGS = {
-    400: "It can't be read: no JSON, or not a cursor",
+    400: "The request can't be read: no JSON, or no valid cursor",
     401: "No valid API key",
     403: "The key may not do this, or the caller is not on this host",
     404: "There is no such workflow, run, hook or value",
-    409: "What is there is in a state that does not allow it",
-    410: "Its time is over",
+    409: "The run, key or hook is in a state that does not allow this",
+    410: "The hook has expired",
     413: "Too large",
     415: "The body is not JSON, or is compressed",
-    422: "Something in it can't be taken; `errors` names the field",
+    422: "Something in the request is not acceptable; `errors` names the field",
     429: "Too many requests; Retry-After says when to try again",
     503: "The database can't be reached, or too many are connected; try again",
 }

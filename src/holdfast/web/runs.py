@@ -47,7 +47,7 @@ starting = APIRouter(tags=["runs"])
 listing = APIRouter(tags=["runs"])
 one = APIRouter(tags=["runs"])
 
-Statuses = Annotated[list[Status] | None, Query(description="Only these; may be repeated.")]
+Statuses = Annotated[list[Status] | None, Query(description="Only runs with this status; may be repeated.")]
 Key = Annotated[str | None, Query(description="Only the run with this key.")]
 Tag = Annotated[str, StringConstraints(pattern="^[^=]+=", max_length=1000), expected("name=value")]
 Tags = Annotated[list[Tag] | None, Query(description="Only runs with this tag, as name=value; may be repeated.")]
@@ -60,7 +60,7 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 @starting.post(
     "/v1/workflows/{workflow}/runs",
     status_code=201,
-    responses={**declared(404, 409), 200: {"model": RunStarted, "description": "There was such a run already"}},
+    responses={**declared(404, 409), 200: {"model": RunStarted, "description": "The run existed already"}},
     summary="Start a run",
 )
 async def start_run(
@@ -160,7 +160,7 @@ async def delete_run(run: FoundRun, service: ServiceDep) -> Response:
 
 @one.get(
     "/{run_id}/result",
-    responses={**declared(404), 202: {"model": Outcome, "description": "It has not ended yet"}},
+    responses={**declared(404), 202: {"model": Outcome, "description": "The run has not ended yet"}},
     summary="Wait for a run's result",
 )
 async def get_result(

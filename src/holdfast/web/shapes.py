@@ -115,16 +115,20 @@ class StartRun(_Request):
     input: list[Any] | dict[str, Any] = Field(
         default_factory=list, description="Arguments: an array by position, an object by name."
     )
-    version: Name | None = Field(None, description="One that workers have registered; by default the newest.")
-    key: Name | None = Field(None, description="One run for a workflow and a key, however often it is started.")
+    version: Name | None = Field(None, description="A version that workers have registered; by default the newest.")
+    key: Name | None = Field(
+        None, description="Idempotency key: there is one run for each workflow and key, however often it is started."
+    )
     on_conflict: Literal["return", "raise", "replace", "restart", "retry"] | None = Field(
         None, description="What happens if the key is taken."
     )
     id: Name | None = Field(None, description="The run's own id.")
-    delay: When | None = Field(None, description="When it begins: a duration, or a time.")
-    deadline: When | None = Field(None, description="When it fails if it has not ended: a duration, or a time.")
-    retention: Length | None = Field(None, description="How long it is kept after its end; null for ever.")
-    priority: int | None = Field(None, ge=0, le=9, description="0 to 9, larger first.")
+    delay: When | None = Field(None, description="When the run begins: a duration from now, or a time.")
+    deadline: When | None = Field(
+        None, description="When the run fails if it has not ended: a duration from now, or a time."
+    )
+    retention: Length | None = Field(None, description="How long to keep the run after its end; null means for ever.")
+    priority: int | None = Field(None, ge=0, le=9, description="0 to 9; larger goes first.")
     tags: dict[Text, Text] | None = None
     queue: Annotated[Name, StringConstraints(max_length=200)] | None = None
 
@@ -139,15 +143,17 @@ class CancelRun(_Request):
 class RetryRun(_Request):
     """How a run is retried."""
 
-    id: Name | None = Field(None, description="The new run's id: asked again with it, there is still one retry.")
+    id: Name | None = Field(None, description="The new run's id, which makes the request safe to repeat.")
 
 
 class ForkRun(_Request):
     """Where a fork leaves the original, and how."""
 
-    at: Text | None = Field(None, description="The step's key, as the journal shows it; by default from the start.")
-    input: list[Any] | None = Field(None, description="Other arguments, by position.")
-    result: Any = Field(None, description="What the step at `at` came to in the new run, if given.")
+    at: Text | None = Field(
+        None, description="The key of the step at which to fork, as the journal shows it; by default the start."
+    )
+    input: list[Any] | None = Field(None, description="New arguments, by position.")
+    result: Any = Field(None, description="A new result for the step at `at`, if given.")
 
 
 class RunSummary(BaseModel):
@@ -165,11 +171,13 @@ class RunSummary(BaseModel):
     created_at: AwareDatetime
     started_at: AwareDatetime | None
     ended_at: AwareDatetime | None
-    due_at: AwareDatetime | None = Field(description="When it wants to go on; null: when a message comes, or never.")
+    due_at: AwareDatetime | None = Field(
+        description="When the run is due; null: only a message wakes it, or nothing does."
+    )
     deadline_at: AwareDatetime | None
     chain_id: str
     origin_id: str = Field(
-        description="The run with which its life began: idempotency keys of its steps are made of it."
+        description="The run that its retries go back to, or itself: steps' idempotency keys are made of this id."
     )
     parent_id: str | None
     forked_from: str | None
@@ -177,20 +185,20 @@ class RunSummary(BaseModel):
     after_run_id: str | None
     owner: str | None
     crashes: int
-    is_blocked: bool = Field(description="It is stopped without an end, and intact; explain says why.")
+    is_blocked: bool = Field(description="The run is stopped, but intact and not ended; explain says why.")
 
 
 class Fault(BaseModel):
     """An error."""
 
-    type: str = Field(description="The name of its class.")
+    type: str = Field(description="The name of the error's class.")
     message: str | None = Field(description="null if it is hidden.")
 
 
 class Failure(Fault):
     """An error that ended a run."""
 
-    traceback: str | None = Field(description="Where it was raised, as text; null if it is hidden or not known.")
+    traceback: str | None = Field(description="The traceback as text; null if it is hidden or not known.")
 
 
 class CallShown(BaseModel):
@@ -203,14 +211,14 @@ class CallShown(BaseModel):
 class RunShown(RunSummary):
     """A run, with its input and its result or error."""
 
-    hidden: bool = Field(description="Payloads are left out: the key lacks the right to see them.")
+    hidden: bool = Field(description="Whether payloads are left out because the key lacks the right to see them.")
     input: CallShown | None
-    input_size: int = Field(description="Bytes, as it is stored.")
+    input_size: int = Field(description="Bytes, as stored.")
     result: Any = None
     result_size: int | None
-    unreadable: str | None = Field(description="Why the result can't be shown, if it can't; null if it is hidden.")
+    unreadable: str | None = Field(description="Why the result can't be read here; null if it can, or if it is hidden.")
     error: Failure | None
-    blocked: str | None = Field(description="Why it is stopped although it has not ended.")
+    blocked: str | None = Field(description="Why the run is blocked; null if it is not.")
 
 
 class RunStarted(RunSummary):
@@ -234,7 +242,7 @@ class Outcome(BaseModel):
     done: bool
     hidden: bool
     result: Any = None
-    unreadable: str | None = Field(description="Why the result can't be shown, if it can't; null if it is hidden.")
+    unreadable: str | None = Field(description="Why the result can't be read here; null if it can, or if it is hidden.")
     error: Failure | None
 
 
@@ -242,7 +250,7 @@ class Cancelled(BaseModel):
     """The effect of a cancel."""
 
     id: str
-    sent: bool = Field(description="False if the run had ended already.")
+    sent: bool = Field(description="False if the run had already ended.")
     was: Status = Field(description="Its status when the cancel came.")
     skipped: list[str] = Field(description="What a forced end left undone.")
 
@@ -311,7 +319,7 @@ class ValueNamed(BaseModel):
     """A value that a run has set, without the value."""
 
     name: str
-    size: int = Field(description="Bytes, as it is stored.")
+    size: int = Field(description="Bytes, as stored.")
     set_at: AwareDatetime
 
 
@@ -326,7 +334,7 @@ class StreamNamed(BaseModel):
     """A stream of a run's, without its items."""
 
     name: str
-    last: int = Field(description="The offset of its last item: so many there are.")
+    last: int = Field(description="The offset of the last item, which is also the number of items.")
 
 
 class StreamPage(BaseModel):
@@ -346,7 +354,7 @@ class WorkflowShown(BaseModel):
     """A workflow, and how many runs it has in each status."""
 
     name: str
-    versions: list[str] = Field(description="The newest last.")
+    versions: list[str] = Field(description="The newest is last.")
     counts: dict[Status, int]
 
 

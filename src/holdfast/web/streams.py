@@ -49,8 +49,8 @@ async def follow_run(
     run: FoundRun,
     service: ServiceDep,
     caller: CallerDep,
-    name: Annotated[list[str] | None, Query(description="A stream of the run's; may be repeated.")] = None,
-    last_event_id: Annotated[str | None, Header(description="Go on behind this event.")] = None,
+    name: Annotated[list[str] | None, Query(description="A stream of the run; may be repeated.")] = None,
+    last_event_id: Annotated[str | None, Header(description="Continue after this event.")] = None,
 ) -> EventStream:
     """Events: `status` whenever the status changes, `item` for each item of the named streams, and `end` when the run,
     or the last run that continues it, has ended; then the response ends. On `error`, connect again."""
