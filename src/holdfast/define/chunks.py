@@ -138,7 +138,7 @@ class Pace:
         await asyncio.sleep(pause / SECOND)
 
     def block(self, pause: int) -> None:
-        """The same in a thread."""
+        """As `sleep`, in a thread."""
         time.sleep(pause / SECOND)
 
     def limit(self, timeout: int | None) -> AbstractAsyncContextManager[asyncio.Timeout]:
@@ -264,7 +264,7 @@ async def _in_time(fn: Callable[..., Any], item: Any, done: _Items) -> Any:
 def blocking_chunk(
     target: Step[..., Any], collects: bool, fn: Callable[..., Any], pace: Pace = _PACE
 ) -> Callable[..., Any]:
-    """The same for a function that blocks."""
+    """As `async_chunk`, for a function that blocks."""
 
     def chunk(items: Any) -> Any:
         done = _Items(target, collects, pace)

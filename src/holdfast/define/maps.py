@@ -34,7 +34,7 @@ R = TypeVar("R")
 _MOST_IN_CHUNK = 1_000
 _CHUNKS = 200
 _FEWEST_RUNS = 100
-"""Fewer child runs than that are not worth another chunk run."""
+"""Fewer child runs are not worth another chunk run."""
 _CHUNK_RUNS = 4
 _LARGEST_CHUNK = 256 * 1024
 _CONCURRENCY = 10

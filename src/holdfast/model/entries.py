@@ -199,7 +199,7 @@ class Undo(msgspec.Struct, array_like=True, frozen=True, gc=False):
     retry: StoredRetry | None = None
     """The policy that `.options` gave it; None: that of the step which is found."""
     timeout: int | None = None
-    """The same, in microseconds."""
+    """The timeout that `.options` gave it, in microseconds; None: that of the step which is found."""
 
 
 class Checkpoint(_Entry, frozen=True, gc=False, tag="checkpoint"):

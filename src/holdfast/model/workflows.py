@@ -17,7 +17,7 @@ class Parameter(msgspec.Struct, frozen=True, array_like=True):
 
     name: str
     kind: int
-    """As `inspect.Parameter.kind`."""
+    """The number of its `inspect.Parameter.kind`."""
     is_required: bool
     schema: bytes | None = None
     """The JSON schema of its annotation; None: anything may fit."""

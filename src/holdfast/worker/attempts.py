@@ -216,7 +216,7 @@ class Attempts:
     async def _run(self, attempt: Attempt) -> None:
         command = attempt.command
         step = command.step
-        if not self._holds():  # Many were launched at once, and the process was stopped before this one's turn came.
+        if not self._holds():  # many were launched at once, and then the process stood still
             self._queues[step.is_async].append(attempt)
             return self._landed(attempt)
         attempt.began_at = self._clock.now()
@@ -249,9 +249,9 @@ class Attempts:
         except asyncio.CancelledError as error:
             if attempt.is_timed_out:
                 self._fail(attempt, timed_out(attempt))
-            elif self.is_cancelled():  # As all tasks are that `asyncio.run` finds when its own has ended.
+            elif self.is_cancelled():  # by `asyncio.run`, which cancels all tasks at its end
                 self._give_up(attempt)
-            else:  # Nobody cancelled it, the step raised it by itself; or nobody wants it any more.
+            else:  # raised by the step itself, or nobody wants its result any more
                 self._fail(attempt, error)
         except KeyboardInterrupt:
             self._give_up(attempt)
@@ -290,7 +290,7 @@ class Attempts:
             if self.stand_in is not None and (double := self.stand_in(step, args, kwargs)) is not None:
                 return await double
             if step.is_transactional:
-                if attempt.has_sent:  # By its middleware; the transaction may keep it from going out.
+                if attempt.has_sent:  # by its middleware; the transaction could hold it back
                     await self.outbox.flush()
                 return await self.inside.execute(attempt, args, kwargs, self._threads.call, self._limit)
             if step.is_async:

@@ -98,7 +98,7 @@ async def drive(session: Session, plan: Plan, run_id: str | None, seconds: float
             "was deleted after its retention"
         )
     if record is None:
-        # It ended in this drive, and its retention was none.
+        # It ended in this drive, and was not to be kept.
         return Driven("ended", run_id, None, taken=session.taken)
     if record.status.is_final:
         return Driven("ended", record.id, record.status, taken=session.taken)

@@ -130,7 +130,7 @@ class Matchmaker:
         return self._triggers[event.name]
 
     async def _mark(self, at_least: int = 1) -> None:
-        """Mark what was looked at, if there is so much of it."""
+        """Mark what was looked at, if there are at least so many."""
         events, waits = self._seen_events, self._seen_waits
         if len(events) + len(waits) >= at_least:
             await self._store.mark_matched(events, waits, now=self._clock.store_time())

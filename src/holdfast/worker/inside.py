@@ -167,7 +167,8 @@ class Inside:
         attempt.turn = None
         assert attempt.loan is not None
         verdict: bool | Undone = Undone("the lease has lapsed")
-        # What was kept is sent with the turn, or again when the step executes again. It must not go out in both ways.
+        # What was kept goes with the turn, or is sent again when the step executes again. Not by `end` as well, for
+        # nobody may know whether the commit has happened.
         kept, attempt.kept = attempt.kept or (), None
         if self._may_commit():
             sent = tuple(as_sent(numbered(item)) for item in kept)

@@ -23,7 +23,7 @@ from .threads import Threads
 
 _log = HouseLogger("holdfast.worker")
 _TICKS = 4
-"""So many times a second."""
+"""How many times a second the pulse beats."""
 _FIRST_PAUSE = 200_000
 _WHILE_IT_HOLDS = 1_000_000
 _LONGEST_PAUSE = 5_000_000

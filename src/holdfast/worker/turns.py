@@ -169,7 +169,7 @@ class Turns(Arrivals):
         self._runners.close()
 
     def _take(self, held: Held) -> None:
-        """Advance the body by what has arrived, all of it unless that is too much, and commit what came of it."""
+        """Advance the body by what has arrived, or a part of it if that is too much, and commit the turn."""
         execution = held.execution
         if execution is None:
             return self.resume(held)

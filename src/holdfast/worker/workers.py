@@ -224,7 +224,7 @@ class Worker:
             if self._session is not None:
                 session(self._session)
         else:
-            with contextlib.suppress(RuntimeError):  # It has stopped, and its loop is closed.
+            with contextlib.suppress(RuntimeError):  # it has stopped, and its loop is closed
                 loop.call_soon_threadsafe(lambda: self._tell(session) if self._loop is loop else None)
 
     async def wait(self) -> None:
