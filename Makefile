@@ -71,7 +71,7 @@ clean:
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" && $(PYTHON) -c $(NEW_ENOUGH) || { \
 	    echo "Holdfast needs Python 3.11 or newer. Name one: make PYTHON=/path/to/python ..." >&2; exit 1; }
-	@echo "setting up .venv"
+	@echo "setting up .venv, which takes a minute or two the first time"
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { rm -rf .venv; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@

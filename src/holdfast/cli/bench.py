@@ -69,7 +69,7 @@ def bench(
     print_line(f"throughput  {figures.steps_per_second:,.0f} steps/s, {figures.runs_per_second:,.0f} runs/s")
     print_line(f"latency     {figures.step_ms_median:.2f} ms a step (median), {figures.step_ms_p95:.2f} ms (95 %)")
     print_note(
-        f"a small benchmark in one process: throughput of {runs} runs of {_STEPS} empty steps, {concurrency} at once "
+        f"a small benchmark in one process: throughput of {runs} runs of {_STEPS} empty steps, {concurrency} at once, "
         "and latency of one run at a time. Your own figures depend on the work of your steps"
     )
 
