@@ -73,3 +73,22 @@ def test_calling_off_children_that_were_only_just_asked_for_compares_none_with_t
     assert drive.ended is not None
     assert not any(out.children or out.cancels for out in drive.out)
     assert not compared
+
+
+def test_signalling_many_children_costs_no_more_each_than_signalling_few_and_neither_does_its_replay(begin):
+    @workflow
+    async def body(size: int) -> int:
+        runs = [child.options(key=f"key {number}").start(number) for number in range(size)]
+        await wait_for_signal("go")
+        for run in runs:
+            run.signal("go")
+        return len(await asyncio.gather(*runs))
+
+    costs, again = [], []
+    for size in (30, 300):
+        drive = begin(body, size)
+        costs.append(opcodes_of(lambda drive=drive: drive.signal("go")) / size)
+        assert len(drive.out[-1].signals) == size
+        again.append(opcodes_of(drive.replay) / size)
+    assert costs[1] < 1.2 * costs[0]
+    assert again[1] < 1.2 * again[0]

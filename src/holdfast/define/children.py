@@ -35,7 +35,7 @@ class ChildRun(Pending[T]):
     def signal(self, name: str, payload: Any = None) -> None:
         """Send the child a signal, with this turn: once, and not again on replay; it is dropped if the child has
         ended."""
-        body_for("ChildRun.signal()").send_signal(self.id, checked_name(name), payload)
+        body_for("ChildRun.signal()").send_signal(self.id, checked_name(name), payload, self.key)
 
     def cancel(self, msg: Any | None = NOT_GIVEN) -> bool:
         """Ask the child to end, with this turn; False if it has ended. Its end is delivered as always: the child may

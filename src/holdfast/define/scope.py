@@ -279,8 +279,11 @@ class Body(Protocol):
     def ask_hook(self, name: str, type: Any, expires: int | None) -> Any:
         """The `Pending` that resolves when the hook is resumed. Its key is the token."""
 
-    def send_signal(self, run_id: str, name: str, payload: Any) -> None:
-        """Send a signal to a run, or to a child of this one by the id that its `ChildRun` has."""
+    def send_signal(self, run_id: str, name: str, payload: Any, key: str | None = None) -> None:
+        """Send a signal to a run, or to a child of this one by the id that its `ChildRun` has.
+
+        `key` is the child's, if the caller knows it: so it need not be looked for among all children.
+        """
 
     def cancel_child(self, child: Reply[Any]) -> None: ...
 

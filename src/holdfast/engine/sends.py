@@ -36,13 +36,14 @@ class Sends(Calls):
             self._life = Life()
         return self._life
 
-    def send_signal(self, run_id: str, name: str, payload: Any) -> None:
+    def send_signal(self, run_id: str, name: str, payload: Any, key: str | None = None) -> None:
         if self.is_dead:
             self.refuse()
         life = self.life
         child = None
         if self.is_replaying or life.has_keys:
-            child = next((one for one in life.children.values() if one.new.id == run_id), None)
+            children = life.children.values() if key is None else filter(None, (life.children.get(key),))
+            child = next((one for one in children if one.new.id == run_id), None)
         joined = child.key if child is not None and child.new.key is not None else None
         signal = OutSignal(run_id, name, self._codec.message(payload, "signal", name), self.run.own_trace, joined)
         if not self.is_replaying:
