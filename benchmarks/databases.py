@@ -85,18 +85,15 @@ class Engine(Protocol):
 
 async def until_ended(place: Place, pause: float = 0.000_5) -> None:
     """Wait until every run has ended, by asking the database from outside."""
-    await _until(place, "SELECT NOT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL)", pause)
-    await refuse_failures(place)
+    await until(place, "SELECT NOT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL)", pause)
 
 
 async def until_parked(place: Place) -> None:
     """Wait until no run is under way: each has ended, or waits without an owner."""
-    await _until(
+    await until(
         place,
         "SELECT NOT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL AND (status <> 'waiting' OR owner IS NOT NULL))",
-        0.02,
     )
-    await refuse_failures(place)
 
 
 async def refuse_failures(place: Place) -> None:
@@ -108,10 +105,12 @@ async def refuse_failures(place: Place) -> None:
         raise RuntimeError(f"a measured run is {found[0]}: {found[1]}")
 
 
-async def _until(place: Place, question: str, pause: float) -> None:
+async def until(place: Place, question: str, pause: float = 0.02) -> None:
+    """Wait until the answer is true. Raises if a run has failed or is blocked."""
     async with asyncio.timeout(PATIENCE):
         while not await number_of(place, question):  # noqa: ASYNC110  # a database wakes nobody up
             await asyncio.sleep(pause)
+    await refuse_failures(place)
 
 
 async def number_of(place: Place, question: str) -> int:

@@ -12,7 +12,7 @@ import holdfast
 from holdfast import AsyncClient, Worker
 from holdfast.define import Workflow
 
-from .databases import Engine, Place, number_of, refuse_failures
+from .databases import Engine, Place, refuse_failures, until
 from .figures import Figure, at_most, compared, ratio_at_most
 from .scales import Scale
 
@@ -54,7 +54,7 @@ async def _wake(engine: Engine, count: int) -> float:
         await _start_waiting(client, place, body, count)
         began = time.perf_counter()
         await client.publish("go", {"to": "all"})
-        await _until(place, "SELECT NOT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL)")
+        await until(place, "SELECT NOT EXISTS (SELECT 1 FROM runs WHERE ended_at IS NULL)")
         took = time.perf_counter() - began
     await _leave(client, place)
     return took
@@ -98,14 +98,7 @@ async def _begin_children(engine: Engine, count: int) -> float:
 async def _start_waiting(client: AsyncClient, place: Place, body: Workflow[[int], int], count: int) -> None:
     for first in range(0, count, _BATCH):
         await client.start_many(body, [(number,) for number in range(first, min(first + _BATCH, count))])
-    await _until(place, f"SELECT count(*) = {count} FROM waits")
-
-
-async def _until(place: Place, question: str) -> None:
-    async with asyncio.timeout(300):
-        while not await number_of(place, question):  # noqa: ASYNC110  # a database wakes nobody up
-            await asyncio.sleep(0.02)
-    await refuse_failures(place)
+    await until(place, f"SELECT count(*) = {count} FROM waits")
 
 
 async def _leave(client: AsyncClient, place: Place) -> None:

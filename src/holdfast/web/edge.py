@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import Any
 from urllib.parse import unquote
 
 import msgspec
@@ -196,19 +195,19 @@ class Edge:
         if scope["method"] in _READING or status == HTTPStatus.TOO_MANY_REQUESTS:
             return
         caller: Caller = scope["holdfast.caller"]
-        params: Mapping[str, Any] = scope.get("path_params") or {}
+        params: Mapping[str, str] = scope.get("path_params") or {}
         route = scope.get("route")
         what = None if route is None else str(route.name)
         if what is None or status == HTTPStatus.METHOD_NOT_ALLOWED:
             what, params = _operation_of(scope)
-        run_id = caller.run_id or params.get("run_id")
+        params = {name: with_slashes(text) for name, text in params.items()}
         record = AuditRecord(
             who=caller.who,
             address=caller.address,
             what=what,
-            workflow=_restored(params.get("workflow")),
-            run_id=_restored(run_id),
-            name=_restored(named(params)),
+            workflow=params.get("workflow"),
+            run_id=caller.run_id or params.get("run_id"),
+            name=named(params),
             outcome=outcome_of(status),
             status=status,
             request_id=caller.request_id,
@@ -262,7 +261,7 @@ def _new_caller(scope: Scope, headers: Headers) -> Caller:
     return Caller(request_id, "nobody", str(peer[0]) if peer else "unknown")
 
 
-def _operation_of(scope: Scope) -> tuple[str, Mapping[str, Any]]:
+def _operation_of(scope: Scope) -> tuple[str, Mapping[str, str]]:
     """The operation that a refused request was for, and its path parameters: no route has seen the request."""
     for params, operations in operations_at(scope):
         if (found := operations.get(scope["method"].lower())) is not None:
@@ -283,8 +282,9 @@ def _with_quoted_slashes(scope: Scope) -> Scope:
     return {**scope, "path": "/".join(unquote(part).replace("/", SLASH) for part in parts)}
 
 
-def _restored(text: str | None) -> str | None:
-    return None if text is None else text.replace(SLASH, "/")
+def with_slashes(text: str) -> str:
+    """A part of the path with its own slashes again."""
+    return text.replace(SLASH, "/")
 
 
 def _check_json(body: bytes, headers: Headers) -> None:

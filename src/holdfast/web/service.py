@@ -20,7 +20,7 @@ from holdfast.errors import ClientClosed, RunNotFound, StoreError
 from holdfast.model import is_name, is_text
 
 from .access import Caller
-from .edge import SLASH
+from .edge import with_slashes
 from .limits import Slots
 from .live import LiveRuns
 from .locks import LoopLock
@@ -88,20 +88,16 @@ def _caller(request: Request) -> Caller:
     return found
 
 
-def restored_slashes(text: str) -> str:
-    return text.replace(SLASH, "/")
-
-
 # Checked here, where the field is known: the client would refuse it as well, but could not name the field.
 def _text(given: str) -> str:
-    text = restored_slashes(given)
+    text = with_slashes(given)
     if not is_text(text):
         raise ValueError("expected text without a NUL")
     return text
 
 
 def _name(given: str) -> str:
-    text = restored_slashes(given)
+    text = with_slashes(given)
     if not is_name(text, 200):
         raise ValueError("expected a name of 1 to 200 characters, without a NUL")
     return text
@@ -133,8 +129,8 @@ async def found_run(request: Request, run_id: RunId, service: ServiceDep) -> Asy
     """The run that the path names. If the path also names a workflow, the run must be of it."""
     run = await service.client.get_run(run_id)
     given = request.path_params.get("workflow")
-    if given is not None and run.workflow != restored_slashes(given):
-        raise RunNotFound(f"the workflow {restored_slashes(given)!r} has no run {run_id!r}; look for it below /v1/runs")
+    if given is not None and run.workflow != with_slashes(given):
+        raise RunNotFound(f"the workflow {with_slashes(given)!r} has no run {run_id!r}; look for it below /v1/runs")
     return run
 
 
