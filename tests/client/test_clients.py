@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from pydantic import PostgresDsn
 
 from holdfast import Worker, step, workflow
-from holdfast.client import AsyncClient
+from holdfast.client import AsyncClient, Client
 from holdfast.client.connections import Connection
 from holdfast.codec import Codec, Zstd
 from holdfast.errors import ClientClosed, DefinitionError, PayloadTooLarge, RunFailed, StoreAway, StoreError
@@ -48,6 +50,14 @@ def test_wrong_arguments_of_a_client_are_refused_where_it_is_made():
     for url in ("orders.db", 5):
         with pytest.raises(DefinitionError, match="expected the address of a database"):
             AsyncClient(url)
+
+
+@pytest.mark.parametrize("maker", [Client, AsyncClient, partial(Worker, workflows=[])])
+def test_an_address_that_is_no_text_is_refused_without_the_password_in_it(maker):
+    dsn = PostgresDsn("postgresql://shop:secret@db.example.com/orders")
+    with pytest.raises(DefinitionError, match=r"PostgresDsn.*str\(url\)") as refused:
+        maker(dsn)
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

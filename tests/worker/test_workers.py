@@ -40,7 +40,7 @@ def plain() -> None: ...
         ({"threads": -1}, "threads"),
         ({"queues": []}, "queues"),
         ({"url": "mysql://host/db"}, "mysql"),
-        ({"url": 5}, "url such as"),
+        ({"url": 5}, "address of a database"),
         ({"keep_parked": -1}, "keep_parked"),
         ({"keep_parked": "all"}, "keep_parked"),
         ({"middleware": ["print"]}, "middleware"),

@@ -300,7 +300,11 @@ class Connected:
 
 def _checked_store(store: object, given: Mapping[str, object]) -> Store:
     if not hasattr(store, "start_runs"):
-        raise DefinitionError(f"url={store!r}: expected the address of a database, or an open store")
+        # Its type alone: what is shown of an address of another type may have a password in it.
+        raise DefinitionError(
+            f"url= is of the type {type(store).__name__}: expected the address of a database as text, such as str(url),"
+            " or an open store"
+        )
     for key in ("namespace", "schema", "migrate", "max_retention"):
         if given[key] is not None and given[key] != getattr(store, key, None):
             raise DefinitionError(

@@ -385,4 +385,8 @@ def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Sto
     if hasattr(url, "store") and hasattr(url, "codec"):
         holder = cast(StoreHolder, url)
         return holder.store, holder.codec if codec is None else own
-    raise DefinitionError(f"Worker({url!r}): expected a url such as 'sqlite:///orders.db', a client or an open store")
+    # Its type alone: what is shown of an address of another type may have a password in it.
+    raise DefinitionError(
+        f"Worker(url=) is of the type {type(url).__name__}: expected the address of a database as text, such as "
+        "str(url), a client or an open store"
+    )
