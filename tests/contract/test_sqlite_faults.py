@@ -96,9 +96,9 @@ def test_a_table_that_somebody_has_taken_away_is_away_until_it_is_back(play, pat
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute(f"ALTER TABLE {table} RENAME TO gone")
             for _ in range(2):
-                with pytest.raises(StoreAway, match=f"no such table: {table}.* put it back"):
+                with pytest.raises(StoreAway, match=f"no such table: {table}.* put them back"):
                     await stage.commit(turn(run))
-                with pytest.raises(StoreAway, match=f"no such table: {table}.* put it back"):
+                with pytest.raises(StoreAway, match=f"no such table: {table}.* put them back"):
                     await stage.store.read_journal(run.id)
             other.execute(f"ALTER TABLE gone RENAME TO {table}")
         assert await stage.commit(turn(run)) == [True]

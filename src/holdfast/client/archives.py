@@ -190,7 +190,7 @@ def _opened(line: str | bytes) -> _Archived:
             decode_entries(row.data)
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError, CodecError) as error:
         raise DefinitionError(
-            f"this line is no run that was exported: {type(error).__name__}: {error}; expected what `holdfast export` "
-            "or client.prune(archive=) writes"
+            f"this line is not an exported run: {type(error).__name__}: {error}; expected a line that "
+            "`holdfast export` or client.prune(archive=) has written"
         ) from error
     return archived

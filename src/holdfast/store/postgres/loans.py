@@ -210,7 +210,9 @@ class PostgresLoan:
         is_unsure = turn.run_id in tx.known.unsure
         if self._is_apart and (is_unsure or _looks_around(turn)):
             if not await self._sees_run(tx, turn):
-                return Undone("its transaction does not see what its run has done and been told since it began")
+                return Undone(
+                    "its transaction can't see what its run has done and been sent since the transaction began"
+                )
             # It has seen the run's last turn, so this server has not lost it.
             tx.known.unsure.discard(turn.run_id)
         elif is_unsure and await lost_by_server(tx, {turn.run_id: (turn.seq, turn.epoch)}, now):

@@ -70,7 +70,7 @@ def explained(error: BaseException, path: str) -> BaseException:
         )
     if _is_lacking(error):
         return StoreAway(
-            f"{path}: {error}. Nothing was changed; somebody has changed what Holdfast made there: put it back, and"
+            f"{path}: {error}. Nothing was changed; somebody else has changed Holdfast's tables: put them back, and"
             " work goes on"
         )
     if code in _BROKEN:
