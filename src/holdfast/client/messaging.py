@@ -75,7 +75,11 @@ class Messaging(Connected):
         refuse_in_body("client.resume_hook()", "do it in a step")
         _check_message_id(message_id)
         if not is_text(token) or not token:
-            raise DefinitionError(f"resume_hook({token!r}): expected the token of a hook, as text")
+            # It is not shown: whoever has a token may resume the hook.
+            raise DefinitionError(
+                f"resume_hook() got {type(token).__name__}: expected the token of a hook, as text without a NUL or a "
+                "lone surrogate"
+            )
         digest = sha256(token.encode()).hexdigest()
         store = await self._connection.opened_for(connection)
         found = await store.find_hook(digest)
