@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.model import ChildEnd, ClaimedRun, Message, NewRun, Out, RowChange, RunFilter, RunStatus
+from holdfast.model import ChildEnd, ClaimedRun, Message, NewRun, Out, OutSignal, RowChange, RunFilter, RunStatus
 
 from .events import chain_began
 from .stage import T0, Stage, after, ids_of, new_run, on_stage, turn
@@ -258,6 +258,33 @@ class TestChildren:
         await stage.end(holder)
         assert await stage.claim() == []
 
+    async def test_a_signal_to_a_child_reaches_the_run_that_was_joined_instead(self, stage: Stage) -> None:
+        parents = [await stage.held() for _ in range(2)]
+        joined = [await stage.held(worker="two", key=key) for key in ("k", "other")]
+        children = [child_of(parent, key=one.key) for parent, one in zip(parents, joined, strict=True)]
+        asks = [turn(one, out=Out(children=(child,))) for one, child in zip(parents, children, strict=True)]
+        assert await stage.commit(*asks) == [True, True]
+        sends = [turn(one, after=1, out=sent_to(child)) for one, child in zip(parents, children, strict=True)]
+        assert await stage.commit(*sends) == [True, True]
+        received = [(message.run_id, message.kind, message.name) for message in await stage.store.read_inbox("two")]
+        assert received == [(one.id, "signal", "go") for one in joined]
+
+    async def test_a_signal_to_a_child_of_a_later_try_reaches_the_one_of_an_earlier_try(self, stage: Stage) -> None:
+        parent, first = await family(stage, key="k")
+        later = child_of(parent, key="k")
+        assert await stage.commit(turn(parent, out=Out(children=(later,)))) == [True]
+        assert await stage.commit(turn(parent, after=1, out=sent_to(later))) == [True]
+        assert [message.run_id for message in await stage.store.read_inbox("two")] == [first.id]
+
+    async def test_a_signal_to_a_joined_run_does_not_reach_the_child_of_an_earlier_try(self, stage: Stage) -> None:
+        parent, first = await family(stage)
+        holder = await stage.held(worker="two", key="k")
+        later = child_of(parent, key="k")
+        assert await stage.commit(turn(parent, out=Out(children=(later,)))) == [True]
+        assert await stage.commit(turn(parent, after=1, out=sent_to(later))) == [True]
+        assert [message.run_id for message in await stage.store.read_inbox("two")] == [holder.id]
+        assert first.id != holder.id
+
     async def test_a_child_with_a_key_holds_it(self, stage: Stage) -> None:
         parent = await stage.held()
         child = child_of(parent, key="k")
@@ -270,6 +297,11 @@ class TestChildren:
 def child_of(parent: ClaimedRun, parent_key: str | None = "pay", **fields: Any) -> NewRun:
     """A run that a turn of the parent begins."""
     return new_run(**{"parent_id": parent.id, "parent_key": parent_key, **fields})
+
+
+def sent_to(child: NewRun) -> Out:
+    """A signal to a child, as a body gives it out: by the id that the child was to have, and by its key."""
+    return Out(signals=(OutSignal(child.id, "go", b"1", child=child.parent_key),))
 
 
 async def family(stage: Stage, **fields: Any) -> tuple[ClaimedRun, ClaimedRun]:
