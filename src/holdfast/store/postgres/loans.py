@@ -293,7 +293,7 @@ class PostgresLoan:
 
 
 def _looks_around(turn: Turn) -> bool:
-    """Whether a turn depends on anything that others may have written, beside its run's row and its place in the
+    """Whether a turn touches anything that others may have written, beside its run's row and its place in the
     journal.
 
     The row is locked, and if somebody has changed it since the transaction began, the server itself refuses to go on.
