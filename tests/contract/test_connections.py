@@ -133,6 +133,16 @@ class TestBlocking:
             assert first.refresh().status == "cancelled"
         engine.dispose()
 
+    @pytest.mark.parametrize("option", [{"stream_results": True}, {"yield_per": 10}])
+    def test_one_of_sqlalchemy_that_streams_its_results_serves_as_any_other(self, postgres_url, option):
+        engine = create_engine(ways.alchemy_url(postgres_url, "psycopg"))
+        with Client(postgres_url) as client, engine.connect().execution_options(**option) as connection:
+            run = client.start(ship, 1, key="order-1", connection=connection)
+            client.signal(run.id, "paid", connection=connection)
+            connection.commit()
+            assert count(client) == 1
+        engine.dispose()
+
     def test_a_start_by_name_is_told_what_is_wrong(self, sqlite_url):
         connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
         with Client(sqlite_url) as client, pytest.raises(Exception, match="no worker has ever registered"):
@@ -194,6 +204,17 @@ class TestAsync:
             assert (await first.refresh()).status == "pending"
             second = await client.start(ship, 2, key="order-1", on_conflict="replace", connection=session)
             assert (await client.get_run(ship, key="order-1")).id == second.id
+        await engine.dispose()
+
+    @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+    @pytest.mark.parametrize("option", [{"stream_results": True}, {"yield_per": 10}])
+    async def test_one_of_sqlalchemy_that_streams_its_results_serves_as_any_other(self, postgres_url, driver, option):
+        engine = create_async_engine(ways.alchemy_url(postgres_url, driver), execution_options=option)
+        async with AsyncClient(postgres_url) as client, AsyncSession(engine) as session:
+            run = await client.start(ship, 1, key="order-1", connection=session)
+            await client.signal(run.id, "paid", connection=session)
+            await session.commit()
+            assert (await run.refresh()).status == "pending"
         await engine.dispose()
 
     async def test_others_hear_of_the_commit(self, postgres_url):

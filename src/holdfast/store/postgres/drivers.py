@@ -27,6 +27,9 @@ _IDLE = 0
 """libpq's number for a connection that is in no transaction, and for one that is in no pipeline."""
 _TEXT = 25
 """Postgres's number of the type `text`."""
+_UNSTREAMED = {"stream_results": False, "yield_per": None}
+"""Options of SQLAlchemy's. A caller's connection may stream its results, by cursors that statements that write can't
+have."""
 _EXPECTED = (
     "expected a connection of asyncpg or psycopg 3, a Connection or Session of SQLAlchemy 2 over one of those, or"
     " Django's connection over psycopg 3"
@@ -200,7 +203,7 @@ class _Alchemy:
         self._is_numbered = is_numbered
 
     async def execute(self, text: str, values: Sequence[Any]) -> Sequence[Row]:
-        return _rows(self._own().exec_driver_sql(*self._given(text, values)))
+        return _rows(self._own().exec_driver_sql(*self._given(text, values), execution_options=_UNSTREAMED))
 
     def _own(self) -> Any:
         return self._connection.connection() if self._is_session else self._connection
@@ -222,7 +225,7 @@ class _AsyncAlchemy(_Alchemy):
 
     async def execute(self, text: str, values: Sequence[Any]) -> Sequence[Row]:
         connection = await self._connection.connection() if self._is_session else self._connection
-        return _rows(await connection.exec_driver_sql(*self._given(text, values)))
+        return _rows(await connection.exec_driver_sql(*self._given(text, values), execution_options=_UNSTREAMED))
 
     @contextlib.asynccontextmanager
     async def scope(self) -> AsyncIterator[None]:
