@@ -170,12 +170,11 @@ class Waits(Resting):
             held.crashes -= 1
         self.acquit(held)
         self.set_busy(held, False)
-        wake_at = self.wake_at(held)
         change = self.row_at_rest(held, crashes=held.crashes)
-        if change.release or not held.is_row_waiting or held.row_due != wake_at:
+        if change.release or not held.is_row_waiting or held.row_due != change.due_at:
             self.write_row(held, change)
         if not change.release:
-            self._set_alarm(held, wake_at)
+            self._set_alarm(held, change.due_at)
 
     def _row_written(self, held: Held, write: RowWrite, verdict: Verdict) -> None:
         change = write.change
