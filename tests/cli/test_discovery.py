@@ -83,6 +83,15 @@ def test_a_folder_whose_name_is_no_module_s_holds_modules_all_the_same(write):
     assert modules(discover(["my-flows"])) == ["orders"]
 
 
+@pytest.mark.timeout(20)
+def test_links_to_a_folder_above_are_not_followed(write, place):
+    """Two of them would lead to more places than can ever be looked at."""
+    write("jobs/deeper/daily.py", flow("daily"))
+    for link in ("one", "other"):
+        (place / "jobs" / "deeper" / link).symlink_to(place / "jobs")
+    assert modules(discover(["jobs"])) == ["jobs.deeper.daily"]
+
+
 def test_what_is_ignored_is_not_loaded(write):
     write("shop/orders.py", flow("order"))
     write("shop/test_orders.py", "raise AssertionError")

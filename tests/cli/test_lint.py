@@ -128,6 +128,17 @@ def test_a_target_that_is_not_there_is_refused(tmp_path, monkeypatch, capsys):
     assert "nowhere.py" in capsys.readouterr().err
 
 
+@pytest.mark.timeout(20)
+def test_links_to_a_folder_above_are_not_followed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "daily.py").write_text("")
+    for link in ("one", "other"):
+        (tmp_path / "jobs" / link).symlink_to(tmp_path / "jobs")
+    assert main(["lint", "jobs"]) == 0
+    assert "1 file" in "".join(capsys.readouterr())
+
+
 def test_a_module_may_import_from_the_folder_above_all_others(module, tmp_path):
     # As `from .. import rates` in /app/jobs.py does.
     dots = "." * len((tmp_path / "jobs.py").parents)

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +15,7 @@ from holdfast.codec import Codec
 from holdfast.define import Resource, Step, StepInfo, Workflow, covered
 from holdfast.errors import DefinitionError, DuplicateWorkflow
 
+from .files import is_ignored, python_files
 from .loading import (
     ADVICE,
     load,
@@ -185,16 +185,11 @@ class _Target:
 
     def _files(self, folder: Path) -> Iterator[Path]:
         """The modules in a folder and below it, in a fixed order."""
-        for path in sorted(folder.iterdir()):
-            if path.name.startswith((".", "__pycache__")) or path.name == "__main__.py" or self._is_ignored(path):
-                continue
-            if path.is_dir() and path.name.isidentifier():
-                yield from self._files(path)
-            elif path.suffix == ".py" and path.stem.isidentifier():
-                yield path
+        return python_files(folder, self._is_left_out)
 
-    def _is_ignored(self, path: Path) -> bool:
-        return any(fnmatch(path.name, pattern) or fnmatch(path.as_posix(), pattern) for pattern in self._ignore)
+    def _is_left_out(self, path: Path) -> bool:
+        name = path.name if path.is_dir() else path.stem
+        return path.name == "__main__.py" or not name.isidentifier() or is_ignored(path, self._ignore)
 
     def _named(self, name: str) -> ModuleType:
         if not name or not all(part.isidentifier() for part in name.split(".")):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import tokenize
-from collections.abc import Iterator, Sequence
-from fnmatch import fnmatch
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from holdfast.discovery import is_ignored, python_files
 from holdfast.errors import DefinitionError
 
 _LEVELS = 6
@@ -101,7 +102,8 @@ def files_of(targets: Sequence[str], *, ignore: Sequence[str], directory: Path, 
                 f"{target!r}: there is no such file, folder or module under {directory}; name what is to be checked: "
                 "holdfast lint shop/ jobs/daily.py"
             )
-        for file in _files(place, ignore) if place.is_dir() else [place]:
+        files = python_files(place, partial(is_ignored, ignore=ignore)) if place.is_dir() else [place]
+        for file in files:
             found[file.resolve()] = None
     return list(found)
 
@@ -131,14 +133,3 @@ def _place(target: str, roots: Sequence[Path]) -> Path | None:
         if (file := place.with_name(f"{place.name}.py")).is_file():
             return file
     return None
-
-
-def _files(folder: Path, ignore: Sequence[str]) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        is_ignored = any(fnmatch(path.name, pattern) or fnmatch(path.as_posix(), pattern) for pattern in ignore)
-        if is_ignored or path.name.startswith((".", "__pycache__")):
-            continue
-        if path.is_dir():
-            yield from _files(path, ignore)
-        elif path.suffix == ".py":
-            yield path
