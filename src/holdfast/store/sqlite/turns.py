@@ -141,23 +141,26 @@ def write_rows(tx: Transaction, writes: Sequence[RowWrite], _: Instant | None) -
 
 
 _ENDED_AT, _RELEASED = 3, 4
+_NULL = ""
+"""What change_runs takes for NULL."""
 
 
 def _change(tx: Transaction, number: int, change: RowChange, next_seq: int | None, ended_at: Instant | None) -> Row:
     """A row for change_runs."""
+    # As in `_rows`, and the driver looks for an adapter of None, too.
     is_final = change.status.is_final
     return (
         number,
         change.status.value,
-        None if is_final else change.due_at,
-        ended_at if is_final else None,
-        change.release or is_final,
-        next_seq,
+        _NULL if is_final or change.due_at is None else change.due_at,
+        _NULL if not is_final or ended_at is None else ended_at,
+        int(change.release or is_final),
+        _NULL if next_seq is None else next_seq,
         change.crashes,
-        change.blocked,
-        change.output,
-        change.error,
-        tx.max_retention,
+        _NULL if change.blocked is None else change.blocked,
+        _NULL if change.output is None else bytearray(change.output),
+        _NULL if change.error is None else bytearray(change.error),
+        _NULL if tx.max_retention is None else tx.max_retention,
     )
 
 
@@ -167,6 +170,6 @@ def _change_runs(tx: Transaction, changes: dict[str, Row]) -> None:
     for run_id, row in changes.items():
         if row[_RELEASED]:
             tx.numbers.pop(run_id, None)
-            is_work = is_work or row[_ENDED_AT] is None
+            is_work = is_work or row[_ENDED_AT] == _NULL
     if is_work:
         tx.news |= News.WORK

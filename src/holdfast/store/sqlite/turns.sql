@@ -26,12 +26,17 @@ FROM json_each(:ids) AS asked
 CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
 
 -- name: change_runs
--- What accepted turns and guarded row-only writes change in their runs; a row of zeros is padding. A run that becomes
--- pending again was never begun.
+-- What accepted turns and guarded row-only writes change in their runs; a row of zeros is padding, and an empty text means
+-- NULL. A run that becomes pending again was never begun.
 -- A run whose worker was reaped stays due: its turn was accepted because nobody has taken the run over yet, and
 -- somebody must.
-WITH change (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error, longest) AS (
+WITH bound (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error, longest) AS (
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+),
+change (run, status, due_at, ended_at, released, next_seq, crashes, blocked, output, error, longest) AS (
+    SELECT run, status, nullif(due_at, ''), nullif(ended_at, ''), released, nullif(next_seq, ''), crashes,
+        nullif(blocked, ''), nullif(output, ''), nullif(error, ''), nullif(longest, '')
+    FROM bound
 )
 UPDATE runs
 SET status = change.status, ended_at = change.ended_at,
