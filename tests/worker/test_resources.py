@@ -271,6 +271,6 @@ async def test_a_resource_that_calls_another_one_is_told_that_it_can_t(database_
     async def orders():
         yield f"orders in {pool()}"
 
-    with pytest.raises(NotInRun, match=r"'pool' was used outside a run.*for no other resource"):
+    with pytest.raises(NotInRun, match=r"'pool' was used outside a run.*no other resource can"):
         async with stage(database_url, nothing, resources=[pool, orders]):
             pass

@@ -27,8 +27,8 @@ class Resource(Generic[T]):
         scope = current_scope.get()
         if scope is None:
             raise NotInRun(
-                f"the resource {self.name!r} was used outside a run; it is open inside steps that a worker executes, "
-                f"and for no other resource: Worker(..., resources=[{self.name}]); {IN_THREADS}"
+                f"the resource {self.name!r} was used outside a run; only steps that a worker executes can use it, and "
+                f"no other resource can: Worker(..., resources=[{self.name}]); {IN_THREADS}"
             )
         if not isinstance(scope, StepInfo):
             raise NotInBody(f"the resource {self.name!r} was used in a workflow body; use it inside a step")

@@ -345,7 +345,7 @@ class Body(Protocol):
 
 
 current_scope: ContextVar[Any] = ContextVar("holdfast_scope", default=None)
-IN_THREADS = "in a thread of its own a step has to take its context along, by contextvars.copy_context().run(...)"
+IN_THREADS = "a thread that a step begins has to run in the step's context, by contextvars.copy_context().run(...)"
 """The likely mistake if the contextvar holds nothing: a thread pool that a step makes knows nothing of the step."""
 
 
