@@ -25,8 +25,10 @@ class Retry:
 
         @step(retry=Retry(attempts=5, initial="1s", max="5m", unless=(CardDeclined,)))
 
-    `attempts` counts all tries, the first included; None means no end. `within` ends the tries when so much time has
-    passed since the first one began. `initial`, `max` and `within` are durations.
+    `attempts` counts all tries, the first included: `Retry(attempts=1)` is no retry, and None means no end. `within`
+    ends the tries when so much time has passed since the first one began. `initial`, `max` and `within` are durations.
+
+    A step without a policy, or with `retry=None`, has `Retry()`: three attempts. A workflow without one is not retried.
 
     `kind` says how the delay before attempt n+1 grows: it is `initial` ("fixed"), `initial * n` ("linear") or
     `initial * factor ** (n - 1)` ("exponential", the default). It is never more than `max`, by default a minute, or
