@@ -142,7 +142,7 @@ class GroupWriter(Generic[T, S]):
     def _count_of_next(self) -> int:
         """How many items go out together: bounded by number and by bytes, and at least one."""
         most = min(len(self._queue), _BATCH)
-        if self._weigh is None:
+        if self._weigh is None or most == 1:
             return most
         weight = 0
         for place in range(most):

@@ -43,7 +43,7 @@ class Commits:
         tell: Tell,
         tell_from_elsewhere: Tell,
     ) -> None:
-        self._blocks = blocks
+        self._one = blocks.statement("commit_turn").text
         self._known = known
         self._thread = thread
         self._pool = pool
@@ -56,13 +56,12 @@ class Commits:
 
     def turns(self, items: Sequence[Turn], now: Instant | None) -> Awaitable[list[Answer]]:
         """Commit turns, with an answer for each. They are on their way when this returns."""
+        if len(items) == 1 and items[0].out is None and not self._is_pooled:
+            self._known.stats.writes += 1
+            return Straight(self._alone(self.home.here(), items[0], now))
         if any(turn.out is not None for turn in items):
             self._known.stats.writes += 1
             return self._thread.call(partial(self._give, list(items), now))
-        if len(items) == 1 and not self._is_pooled:
-            self._known.stats.writes += 1
-            link = self.home.here()
-            return Straight(self._alone(link, items[0], now))
         return self._batch(partial(turns.commit_turns, now=now), items)
 
     def rows(self, items: Sequence[RowWrite]) -> Awaitable[list[Answer]]:
@@ -108,7 +107,8 @@ class Commits:
 
     async def _alone(self, link: Link, turn: Turn, now: Instant | None) -> list[Answer]:
         """Commit a turn that comes alone, by the shortest way if that is open."""
-        if await turns.commit_one(link.fetch, self._blocks, self._known, turn):
+        row = turns.row_of(turn, self._known)
+        if row is not None and await link.fetch(self._one, row):
             return [True]
         # It may have to connect, which takes a task.
         return await asyncio.create_task(write_batch(link, partial(turns.commit_turns, now=now), [turn]))

@@ -128,35 +128,36 @@ class Link:
     async def fetch(self, text: str, values: Sequence[Any]) -> Sequence[Row] | None:
         """The rows of a statement that is a transaction by itself, by the shortest way there is.
 
-        None: that way is not open, or the statement failed, or its answer was lost. So it must be one that may be sent
-        again.
+        None: that way is not open, or the statement failed, or its answer was lost: it must be one to be sent again.
         """
         connection, now = self._connection, time.monotonic()
         is_old = now > self._planned_at + PLANS_KEPT
         if connection is None or is_old or self._lock.locked() or connection.is_closed() or self._target.is_pooled:
             return None
-        async with self._lock:
+        # It is free. `async with` would add two coroutines to every turn that comes alone.
+        await self._lock.acquire()
+        try:
             self._asked_at = now
             if self._watch is None:
                 self._watch = asyncio.get_running_loop().call_later(COMMAND_TIMEOUT, self._look, context=self._context)
-            try:
-                statement = self._prepared.get(text)
-                if statement is None:
-                    statement = self._prepared[text] = await connection.prepare(text)
-                rows: Sequence[Row] = await statement.fetch(*values, timeout=NO_TIMEOUT)  # type: ignore[arg-type]
-            except GeneratorExit:
-                # The loop was closed under this coroutine: the connection can't be closed through it any more.
-                self.hang_up()
+            statement = self._prepared.get(text)
+            if statement is None:
+                statement = self._prepared[text] = await connection.prepare(text)
+            rows: Sequence[Row] = await statement.fetch(*values, timeout=NO_TIMEOUT)  # type: ignore[arg-type]
+        except GeneratorExit:
+            # The loop was closed under this coroutine: the connection can't be closed through it any more.
+            self.hang_up()
+            raise
+        except BaseException as error:
+            self._prepared.pop(text, None)
+            if is_over(error):
+                self.drop()
+            if not isinstance(error, Exception):
                 raise
-            except BaseException as error:
-                self._prepared.pop(text, None)
-                if is_over(error):
-                    self.drop()
-                if not isinstance(error, Exception):
-                    raise
-                return None
-            finally:
-                self._asked_at = None
+            return None
+        finally:
+            self._asked_at = None
+            self._lock.release()
         self._known.stats.statements += 1
         self._known.stats.commits += 1
         return rows
