@@ -42,6 +42,20 @@ async def test_what_can_t_be_mapped_over_is_named():
         assert "map(double, 5): expected items to map over" in str(failed.value)
 
 
+@workflow
+async def mapping_a_set(items: set[str]) -> list[int]:
+    return await holdfast.map(double, items)
+
+
+async def test_a_set_is_not_mapped_over_since_another_process_has_it_in_another_order():
+    async with Environment([mapping_a_set, double]) as env:
+        run = await env.client.start(mapping_a_set, {"a", "b"})
+        with pytest.raises(
+            RunFailed, match=r"map\(double, \.\.\.\): expected items in an order.*map over sorted\(items\)"
+        ):
+            await run.result()
+
+
 @step(retry=Retry(attempts=3))
 async def leave() -> None:
     raise SystemExit(3)

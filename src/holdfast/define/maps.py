@@ -106,9 +106,9 @@ def map(
     again whole; each of its items keeps its `current_step().idempotency_key`. Only in a body: NotInRun outside any run,
     NotInBody in a step.
 
-    Raises DefinitionError if the target is neither a step nor a workflow, or an option does not fit, and BadArguments
-    if an item does not fit the one argument; nothing has begun then. Raises PayloadTooLarge if the results of one chunk
-    are too large together: give a smaller `chunk`.
+    Raises DefinitionError if the target is neither a step nor a workflow, if the items are a set, which has no order,
+    or if an option does not fit, and BadArguments if an item does not fit the one argument; nothing has begun then.
+    Raises PayloadTooLarge if the results of one chunk are too large together: give a smaller `chunk`.
     """
     body = body_for("holdfast.map()")
     work = mapped(body, target, items, concurrency, on_error, chunk)
@@ -146,6 +146,12 @@ def mapped(
         raise DefinitionError(
             f"map({target.name}, {items!r}): expected items to map over, such as a list, not {type(items).__name__}; "
             "for a single one, call it"
+        )
+    if isinstance(items, (set, frozenset)):
+        # Tests would not notice, since they replay in the same process. After a crash the run could not go on at all.
+        raise DefinitionError(
+            f"map({target.name}, ...): expected items in an order, such as a list, not {type(items).__name__}, which "
+            "may have another order in another process; map over sorted(items)"
         )
     given = list(items)
     return partial(_map, body, target, given, concurrency, on_error == "collect", chunk)
