@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pytest
 
@@ -18,6 +20,12 @@ from tests.life.waiting import until_waiting
 class Approval:
     by: str
     cents: int = 0
+
+
+@dataclass
+class Parcel:
+    ids: list[int]
+    label: str
 
 
 class Opaque:
@@ -85,6 +93,33 @@ async def test_a_typed_signal_arrives_as_an_instance():
         await env.until_waiting(run)
         await run.signal("approved", Approval("Ada", 5))
         assert await run.result() == "Ada 5"
+
+
+@pytest.mark.parametrize(
+    ("type", "payload", "taken"),
+    [
+        (list[int], (1, 2), [1, 2]),
+        (list[int], frozenset({1}), [1]),
+        (set[int], (1, 2), {1, 2}),
+        (tuple[int, int], [1, 2], (1, 2)),
+        (list[int] | tuple[int, ...], (1, 2), (1, 2)),
+        (Parcel, {"ids": (1, 2), "label": UUID(int=5)}, Parcel([1, 2], str(UUID(int=5)))),
+        (dict[str, list[str]], {"days": (date(2030, 1, 1),)}, {"days": ["2030-01-01"]}),
+    ],
+)
+async def test_a_payload_that_fits_as_json_arrives_as_the_type_that_is_waited_for(type, payload, taken):
+    @workflow
+    async def waits() -> Any:
+        by_hook = holdfast.hook(name="hook", type=type)
+        holdfast.set_value("token", by_hook.token)
+        return [await holdfast.wait_for_signal("signal", type=type, timeout="1h"), await by_hook.wait()] == [taken] * 2
+
+    async with Environment(workflows=[waits]) as env:
+        run = await env.client.start(waits)
+        await env.until_waiting(run)
+        await run.signal("signal", payload)
+        await env.client.resume_hook(await run.value("token"), payload)
+        assert await run.result() is True
 
 
 async def test_a_payload_that_does_not_fit_the_waiting_type_is_refused_at_delivery():

@@ -229,6 +229,20 @@ def is_ours(tag: str) -> bool:
     return tag[:2] == "~:" or tag in _COLLECTIONS or tag[1:] in TEXTS_BY_TAG or (tag in _OPEN and tag != "~dict")
 
 
+def as_json(plain: Any) -> Any:
+    """The same data without envelopes around what JSON has a form for: arrays for tuples and sets, text for dates."""
+    if type(plain) is list:
+        return [as_json(item) for item in plain]
+    if type(plain) is not dict:
+        return plain
+    tag = envelope(plain)
+    if tag is None:
+        return {key: as_json(item) for key, item in plain.items()}
+    if tag in _COLLECTIONS:
+        return as_json(plain[tag])
+    return plain[tag] if tag[1:] in TEXTS_BY_TAG else plain
+
+
 def _open(plain: dict[str, Any]) -> Any:
     ((tag, content),) = plain.items()
     reader = _OPEN.get(tag)

@@ -8,13 +8,14 @@ them. So a value that can't be read back fails where it was made, and never on a
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from holdfast.codec.annotations import Builder
-from holdfast.codec.bare import HUGE, SURROGATE
+from holdfast.codec.bare import HUGE, SURROGATE, as_json
 from holdfast.codec.exceptions import message_of
 from holdfast.codec.hints import Unresolved
 from holdfast.codec.pickles import pickled, unpickled
@@ -84,6 +85,22 @@ class ValueCodec:
             return self._read(stored)
         except msgspec.DecodeError:  # sealed, a subtype in an envelope, or invalid
             return self._decode(stored)
+
+    def decode_message(self, stored: bytes) -> Any:
+        """Read a payload, which its sender encoded without this annotation. Raises NotDecodable.
+
+        A payload that does not fit as it is may fit as JSON, by which it was checked when it was sent: a tuple for a
+        list, or a UUID for text.
+        """
+        try:
+            return self.decode(stored)
+        except NotDecodable:
+            plain = self._seal.open(stored)
+            if plain[:1] == PICKLED:
+                raise
+            with contextlib.suppress(Misfit, RecursionError):
+                return self._resolve().load(as_json(parsed(plain, self._what + self._suffix)))
+            raise
 
     @property
     def reads_nothing(self) -> bool:

@@ -175,7 +175,7 @@ class Deliveries(Requests):
                 return
             self._take_in(entry)
             try:
-                self._resolve(wait, wait.shape.decode(entry.payload), entry)
+                self._resolve(wait, wait.shape.decode_message(entry.payload), entry)
             except NotDecodable as error:
                 self.fail_with(error)
         elif kind in (Inherited, Reseeded):

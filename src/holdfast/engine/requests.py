@@ -177,7 +177,7 @@ class Requests(Compensations):
             return None
         message, wait = found
         try:
-            return message, wait, wait.shape.decode(message.payload)
+            return message, wait, wait.shape.decode_message(message.payload)
         except NotDecodable as error:
             if self._may_set_aside(message, wait):
                 return message, wait, error
