@@ -1,7 +1,6 @@
 """Runs over HTTP: requests alone start, approve and read a run, with keys of different rights.
 
-Look at the last lines: a key that may only read sees that the run has completed, but neither its input nor its result,
-and it may not start anything.
+The last lines show that a key that may only read sees the run's status, not its input or result, and starts nothing.
 """
 
 import asyncio
@@ -25,7 +24,6 @@ async def checkout(card: str) -> str:
 
 
 def call(url: str, key: str, body: Any = None) -> Any:
-    """One request, with nothing but the standard library."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     try:
         return json.load(urlopen(Request(url, None if body is None else json.dumps(body).encode(), headers)))

@@ -156,7 +156,7 @@ async def test_a_server_that_is_not_what_the_url_asks_for_is_told_as_that(url):
 
 
 async def test_an_option_that_nobody_knows_is_told_to_be_left_out(url):
-    unknown = 'parameter "channel_binding". .*: leave out what is neither$'
+    unknown = 'parameter "channel_binding". .*: leave this one out$'
     with pytest.raises(StoreError, match=unknown):
         await asyncio.wait_for(Worker(f"{url}?channel_binding=require", workflows=[ready]).run(), 30)
 
@@ -165,7 +165,7 @@ async def test_an_option_that_a_pooler_refuses_is_told_to_be_left_out(url):
     with PgBouncer(url) as pooler:
         worker = Worker(f"{pooler.url_for(url)}?search_path=shop", workflows=[ready])
         with pytest.raises(
-            StoreError, match=r"unsupported startup parameter: search_path\. .*: leave out what is neither$"
+            StoreError, match=r"unsupported startup parameter: search_path\. .*: leave this one out$"
         ):
             await asyncio.wait_for(worker.run(), 30)
 

@@ -196,8 +196,8 @@ def _told(error: BaseException, target: Target) -> BaseException:
         )
     if code == _UNKNOWN or (code == _OF_POOLER[0] and _OF_POOLER[1] in str(error)):
         return StoreError(
-            f"{target.shown}: {str(error).partition(chr(10))[0]}. The options behind the question mark are"
-            " asyncpg's, and one that it does not know goes to the server as a setting: leave out any other"
+            f"{target.shown}: {str(error).partition(chr(10))[0]}. An option behind the"
+            " question mark must be one of asyncpg's or a setting of the server: leave this one out"
         )
     if code in _UNPREPARED:
         return StoreError(
