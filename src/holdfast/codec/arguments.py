@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from holdfast.codec.annotations import Builder
+from holdfast.codec.bare import load_sent
 from holdfast.codec.earlier import earlier
 from holdfast.codec.hints import (
     Unresolved,
@@ -244,7 +245,8 @@ class ArgumentsCodec:
         name, shape = place
         assert shape is not None
         try:
-            return shape.load(item)
+            # A start by name has encoded it without the annotation.
+            return load_sent(shape, item)
         except Misfit as misfit:
             raise NotDecodable(f"{self._name}: argument {name}{misfit.path}: {misfit.why}") from misfit.__cause__
         except RecursionError:

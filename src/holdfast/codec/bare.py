@@ -9,6 +9,7 @@ Instances of user classes other than enums are refused: without an annotation, r
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections import Counter, OrderedDict, deque
@@ -229,17 +230,31 @@ def is_ours(tag: str) -> bool:
     return tag[:2] == "~:" or tag in _COLLECTIONS or tag[1:] in TEXTS_BY_TAG or (tag in _OPEN and tag != "~dict")
 
 
-def as_json(plain: Any) -> Any:
+def load_sent(shape: Shape, plain: Any) -> Any:
+    """Load data that was encoded without the shape's annotation. Raises Misfit.
+
+    Data that does not fit as it is may fit as JSON, by which it was checked when it was sent: a tuple for a list, or a
+    UUID for text.
+    """
+    try:
+        return shape.load(plain)
+    except Misfit:
+        with contextlib.suppress(Misfit):
+            return shape.load(_as_json(plain))
+        raise
+
+
+def _as_json(plain: Any) -> Any:
     """The same data without envelopes around what JSON has a form for: arrays for tuples and sets, text for dates."""
     if type(plain) is list:
-        return [as_json(item) for item in plain]
+        return [_as_json(item) for item in plain]
     if type(plain) is not dict:
         return plain
     tag = envelope(plain)
     if tag is None:
-        return {key: as_json(item) for key, item in plain.items()}
+        return {key: _as_json(item) for key, item in plain.items()}
     if tag in _COLLECTIONS:
-        return as_json(plain[tag])
+        return _as_json(plain[tag])
     return plain[tag] if tag[1:] in TEXTS_BY_TAG else plain
 
 

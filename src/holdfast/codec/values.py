@@ -8,14 +8,13 @@ them. So a value that can't be read back fails where it was made, and never on a
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from holdfast.codec.annotations import Builder
-from holdfast.codec.bare import HUGE, SURROGATE, as_json
+from holdfast.codec.bare import HUGE, SURROGATE, load_sent
 from holdfast.codec.exceptions import message_of
 from holdfast.codec.hints import Unresolved
 from holdfast.codec.pickles import pickled, unpickled
@@ -87,20 +86,11 @@ class ValueCodec:
             return self._decode(stored)
 
     def decode_message(self, stored: bytes) -> Any:
-        """Read a payload, which its sender encoded without this annotation. Raises NotDecodable.
-
-        A payload that does not fit as it is may fit as JSON, by which it was checked when it was sent: a tuple for a
-        list, or a UUID for text.
-        """
+        """Read a payload, which its sender encoded without this annotation. Raises NotDecodable."""
         try:
             return self.decode(stored)
         except NotDecodable:
-            plain = self._seal.open(stored)
-            if plain[:1] == PICKLED:
-                raise
-            with contextlib.suppress(Misfit, RecursionError):
-                return self._resolve().load(as_json(parsed(plain, self._what + self._suffix)))
-            raise
+            return self._decode(stored, is_sent=True)
 
     @property
     def reads_nothing(self) -> bool:
@@ -135,13 +125,14 @@ class ValueCodec:
                 raise self._unreadable(error) from error
         return data
 
-    def _decode(self, stored: bytes) -> Any:
+    def _decode(self, stored: bytes, *, is_sent: bool = False) -> Any:
         plain = self._seal.open(stored)
         if plain[:1] == PICKLED:
             return unpickled(plain, self._what + self._suffix, self._pickles)
         shape = self._resolve()
         try:
-            return shape.load(parsed(plain, self._what + self._suffix))
+            data = parsed(plain, self._what + self._suffix)
+            return load_sent(shape, data) if is_sent else shape.load(data)
         except Misfit as misfit:
             raise NotDecodable(f"{self._what}{misfit.path}: {misfit.why}{self._suffix}") from misfit.__cause__
         except RecursionError:

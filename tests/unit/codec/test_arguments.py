@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from typing import ParamSpec, Required, TypedDict, TypeVarTuple, Unpack
+from uuid import UUID
 
 import hypothesis.strategies as st
 import pytest
@@ -195,6 +196,13 @@ def test_check_proves_that_the_arguments_can_be_read():
 def test_check_gives_the_packed_bytes():
     made = codec.arguments(charge)
     assert made.check(("x", 1), {}) == made.pack(("x", 1), {})
+
+
+def test_arguments_of_a_start_by_name_that_fit_as_json_are_read_as_that():
+    def pack(ids: list[int], label: str) -> None: ...
+
+    by_name = codec.arguments(untyped).pack(((1, 2), UUID(int=5)), {})
+    assert codec.arguments(pack).unpack(by_name) == (([1, 2], str(UUID(int=5))), {})
 
 
 def test_arguments_written_by_hand_are_read_by_name():
