@@ -164,9 +164,7 @@ async def test_an_option_that_nobody_knows_is_told_to_be_left_out(url):
 async def test_an_option_that_a_pooler_refuses_is_told_to_be_left_out(url):
     with PgBouncer(url) as pooler:
         worker = Worker(f"{pooler.url_for(url)}?search_path=shop", workflows=[ready])
-        with pytest.raises(
-            StoreError, match=r"unsupported startup parameter: search_path\. .*: leave this one out$"
-        ):
+        with pytest.raises(StoreError, match=r"unsupported startup parameter: search_path\. .*: leave this one out$"):
             await asyncio.wait_for(worker.run(), 30)
 
 
