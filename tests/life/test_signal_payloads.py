@@ -132,6 +132,28 @@ async def test_a_payload_that_does_not_fit_the_waiting_type_is_refused_at_delive
         assert await run.result() == "Ada 0"
 
 
+@pytest.mark.parametrize(
+    ("type", "misfit", "fitting"),
+    [(Approval | Parcel, {"cents": 5}, Approval("Ada")), (Place, {"x": 1.5}, Place(1.5, 2.0))],
+    ids=str,
+)
+async def test_what_fits_no_class_of_a_union_or_no_named_tuple_leaves_the_hook_open(type, misfit, fitting):
+    @workflow
+    async def asks() -> bool:
+        answer = holdfast.hook(name="answer", type=type)
+        holdfast.set_value("token", answer.token)
+        return await answer.wait() == fitting
+
+    async with Environment(workflows=[asks]) as env:
+        run = await env.client.start(asks)
+        await env.until_waiting(run)
+        token = await run.value("token")
+        with pytest.raises(BadPayload):
+            await env.client.resume_hook(token, misfit)
+        await env.client.resume_hook(token, fitting)
+        assert await run.result() is True
+
+
 async def test_a_payload_that_had_to_be_pickled_is_taken_by_a_typed_wait_and_by_none_that_matches():
     @workflow
     async def takes() -> list[Any]:

@@ -1,7 +1,8 @@
 """Adds to a msgspec schema what msgspec leaves out: formats of dates and times, open enums, the keys of dicts.
 
-msgspec gives a datetime its format only if it must have a zone. Where a part of the schema can't be matched with its
-part of the type nothing is added, since a schema lets through what it does not mention.
+A NamedTuple is described as the object that the codec writes. msgspec gives a datetime its format only if it must have
+a zone. Where a part of the schema can't be matched with its part of the type nothing is added, since a schema lets
+through what it does not mention.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _FORMATS: dict[type[inspect.Type], str] = {
 }
 
 
-def refine(schema: dict[str, Any], info: inspect.Type) -> None:
-    """Add to the schema of a type, in place."""
-    _refine(schema, info, schema, set())
+def refine(schema: dict[str, Any], info: inspect.Type, root: dict[str, Any]) -> None:
+    """Add to the schema of a type, in place. Its references lead into `root`."""
+    _refine(schema, info, root, set())
 
 
 def referred(root: Mapping[str, Any], reference: Any) -> Any:
@@ -57,6 +58,10 @@ def _refine(schema: Any, info: inspect.Type, root: dict[str, Any], seen: set[int
             names = _names_schema(key)
             if names is not None:
                 schema["propertyNames"] = names
+        case inspect.NamedTupleType(fields=fields) if "prefixItems" in schema:
+            schema["properties"] = dict(zip((field.name for field in fields), schema.pop("prefixItems"), strict=True))
+            schema["required"] = [field.name for field in fields if field.required]
+            schema["type"] = "object"
 
 
 def _names_schema(key: inspect.Type) -> dict[str, Any] | bool | None:
@@ -90,6 +95,8 @@ def _parts(schema: dict[str, Any], info: inspect.Type) -> Iterable[tuple[Any, in
             return [(schema.get("items"), item)]
         case inspect.TupleType(item_types=items):
             return zip(schema.get("prefixItems", ()), items, strict=False)
+        case inspect.NamedTupleType(fields=fields):
+            return zip(schema.get("prefixItems", ()), (field.type for field in fields), strict=False)
         case inspect.DictType(value_type=value):
             return [(schema.get("additionalProperties"), value)]
         case inspect.UnionType(types=types):

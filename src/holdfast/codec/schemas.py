@@ -13,7 +13,8 @@ import operator
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 from uuid import UUID
 
 import msgspec
@@ -60,15 +61,30 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
             found: dict[str, Any] = _as_stored(_without_tuples(model_schema(by_alias=False, mode="validation")))
             found[_MODEL] = True
         else:
-            found = msgspec.json.schema(annotation)
-            refine(found, inspect.type_info(annotation))
-            found = _as_stored(found)
+            found = _as_stored(_described(annotation))
     except Exception:
         # No schema describes it, such as a mix of libraries. Each library raises errors of its own for that, and so
         # may a class that makes its schema itself.
         return None
     if not found or len(msgspec.json.encode(found)) > _LARGEST:
         return None
+    return found
+
+
+def _described(annotation: Any) -> dict[str, Any]:
+    try:
+        found = msgspec.json.schema(annotation)
+    except TypeError:
+        members = get_args(annotation)
+        if get_origin(annotation) not in (Union, UnionType):
+            raise
+        # A union of classes, which msgspec can't tell apart. The codec can.
+        schemas, parts = msgspec.json.schema_components(members, ref_template="#/$defs/{name}")
+        found = {"anyOf": [*schemas], "$defs": parts}
+        for schema, member in zip(schemas, members, strict=True):
+            refine(schema, inspect.type_info(member), found)
+    else:
+        refine(found, inspect.type_info(annotation), found)
     return found
 
 
@@ -123,9 +139,9 @@ def _misfit(schema: Any, given: Any, root: Schema, path: str, depth: int) -> str
             reasons = [_misfit(one, given, root, path, depth + 1) for one in schema[word]]
             if reasons and all(reasons):
                 return reasons[0] if len(reasons) == 1 else f"{path}: {_shown(value)} fits none of {len(reasons)} kinds"
-    if "enum" in schema and isinstance(value, (str, int, float, bool, type(None))) and not _is_one(schema, value):
-        # In a model, an enum's member may be stored by its name, which only the receiver knows.
-        is_known = is_strict or not isinstance(value, str)
+    if "enum" in schema and not _is_one(schema, value):
+        # In a model, an enum's member may be stored by its name, or have any value, which only the receiver knows.
+        is_known = is_strict or isinstance(value, (int, float, type(None)))
         return f"{path}: {_shown(value)} is none of {schema['enum']}" if is_known else None
     wrong = _wrong_type(schema, value, path, is_strict) or _wrong_inside(schema, value, root, path, depth)
     # Not for text from an envelope: it may be of a subtype, such as a datetime for a date, in that type's own format.

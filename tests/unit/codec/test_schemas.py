@@ -34,6 +34,11 @@ class Place(NamedTuple):
     y: float = 0.0
 
 
+class Stay(NamedTuple):
+    place: Place
+    until: time
+
+
 class Tagged(msgspec.Struct, tag=True):
     mine: int
 
@@ -166,6 +171,23 @@ def is_read(annotation: Any, stored: bytes) -> bool:
         (tuple[int, str], [1, "a", "b"]),
         (tuple[int, ...], [1, 2, 3]),
         (Place, {"x": 1.5}),
+        (Place, {"x": "here"}),
+        (Place, {"y": 1.5}),
+        (Place, [1.5, 2.0]),
+        (list[Stay], [{"place": {"x": 1.5}, "until": "12:00"}]),
+        (list[Stay], [{"place": {"x": 1.5}, "until": "noon"}]),
+        (list[Stay], [{"place": {}, "until": "12:00"}]),
+        (Order | Visit, {"cents": 1, "day": "2026-01-31"}),
+        (Order | Visit, {"at": "2026-01-31T12:00:00"}),
+        (Order | Visit, {"at": "yesterday"}),
+        (Order | Visit, {"by": "Ada"}),
+        (Order | Visit, {"~:Visit": {"at": "2026-01-31T12:00:00"}}),
+        (Order | Visit | None, None),
+        (Stay | Place | Order, {"x": "here"}),
+        (Stay | Place | Order, {"x": 1.5}),
+        (Order | Visit | None, "Ada"),
+        (Order | Tagged | None, {"mine": 1}),
+        (Order | Tagged | None, {"mine": "Ada"}),
         (Visit, {"at": "2026-01-31T12:00:00"}),
         (Visit, {"at": "yesterday"}),
         (Visit, {"at": "2026-01-31T12:00:00", "until": "noon"}),
@@ -177,6 +199,9 @@ def is_read(annotation: Any, stored: bytes) -> bool:
         (datetime | Tagged, "soon"),
         (Size, "large"),
         (Size, "huge"),
+        (Size, ["large"]),
+        (Size, {"large": 1}),
+        (Literal["a", 1], {"a": 1}),
         (Forgiving, "LARGE"),
         (Literal["a", "b"], "c"),
         (Colours, 3),
@@ -205,6 +230,9 @@ def test_what_fits_is_what_can_be_read(annotation, given):
     [
         (Place, Place(1.5)),
         (list[Place], [Place(1.5, 2.0)]),
+        (Stay, Stay(Place(1.5), time(12))),
+        (Order | Visit, Order(1, date(2026, 1, 31))),
+        (Order | Visit | None, Visit(datetime(2026, 1, 31))),
         (Tagged, Tagged(1)),
         (Aliased, Aliased(firstName="Ada")),
         (Nesting, Nesting(place=Place(1.5), numbers=Numbers([1]))),
