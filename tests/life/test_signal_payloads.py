@@ -105,6 +105,8 @@ async def test_a_typed_signal_arrives_as_an_instance():
         (list[int] | tuple[int, ...], (1, 2), (1, 2)),
         (Parcel, {"ids": (1, 2), "label": UUID(int=5)}, Parcel([1, 2], str(UUID(int=5)))),
         (dict[str, list[str]], {"days": (date(2030, 1, 1),)}, {"days": ["2030-01-01"]}),
+        (dict[int, list[int]], {1: (1, 2)}, {1: [1, 2]}),
+        (dict[str, list[int]], {"~days": (1, 2)}, {"~days": [1, 2]}),
     ],
 )
 async def test_a_payload_that_fits_as_json_arrives_as_the_type_that_is_waited_for(type, payload, taken):

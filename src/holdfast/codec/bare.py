@@ -255,6 +255,8 @@ def _as_json(plain: Any) -> Any:
         return {key: _as_json(item) for key, item in plain.items()}
     if tag in _COLLECTIONS:
         return _as_json(plain[tag])
+    if tag == "~dict":
+        return {tag: _as_json(plain[tag])}
     return plain[tag] if tag[1:] in TEXTS_BY_TAG else plain
 
 
