@@ -62,13 +62,12 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
             found[_MODEL] = True
         else:
             found = _as_stored(_described(annotation))
+        size = len(msgspec.json.encode(found))
     except Exception:
         # No schema describes it, such as a mix of libraries. Each library raises errors of its own for that, and so
         # may a class that makes its schema itself.
         return None
-    if not found or len(msgspec.json.encode(found)) > _LARGEST:
-        return None
-    return found
+    return found if found and size <= _LARGEST else None
 
 
 def _described(annotation: Any) -> dict[str, Any]:

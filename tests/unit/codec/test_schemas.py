@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, IntFlag
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -287,7 +288,27 @@ class WithHandler(pydantic.BaseModel):
     after: Callable[[], None] | None = None
 
 
-@pytest.mark.parametrize(("annotation", "value"), [(Untyped, Untyped(1)), (WithHandler, WithHandler(cents=1))], ids=str)
+class WithExample(pydantic.BaseModel):
+    """Its schema holds what is no JSON."""
+
+    model_config = pydantic.ConfigDict(json_schema_extra={"example": Path("Ada")})
+    name: str
+
+
+class Untagged(msgspec.Struct):
+    plain: int
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        (Untyped, Untyped(1)),
+        (WithHandler, WithHandler(cents=1)),
+        (WithExample, WithExample(name="Ada")),
+        (Untagged | Tagged | Any, "Ada"),
+    ],
+    ids=str,
+)
 def test_what_its_own_library_can_say_no_schema_of_is_let_through(annotation, value):
     """A worker asks for the schemas of all parameters when it begins, and one of these kept it from that."""
 
