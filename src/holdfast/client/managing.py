@@ -195,8 +195,9 @@ class Managing(Connected):
 
         The old run stays as it was, whatever its status. `at` is the step's key as the journal shows it; `input` is a
         sequence of arguments. The result of a machine's state is a `Next` or a `Done`. With `workflow`, the arguments
-        are checked by its annotations, and the new run's result is typed; a fork from the start is of its version. With
-        a filter, all runs are forked that it lets through and that have asked for the step, and the answer is how many.
+        are checked by its annotations, and the new run's result is typed; a fork from the start takes its version,
+        unless live workers have only others. With a filter, all runs are forked that it lets through and that have
+        asked for the step, and the answer is how many.
         Raises DefinitionError, NoSuchStep or BadArguments for anything that does not fit the run.
         """
         refuse_in_body("client.fork()", "do it in a step")

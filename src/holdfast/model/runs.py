@@ -187,7 +187,7 @@ class ClaimedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent_id: str | None
     queue: str
     is_paused: bool
-    """It is paused, and was claimed because of a cancel: only the turn with that is taken."""
+    """It was paused when it was claimed. A cancel or its deadline ends the pause; without either it is given back."""
     crashes: int
     """Takeovers without progress, this one included."""
     is_takeover: bool

@@ -38,5 +38,5 @@ class Live(NamedTuple):
 
 
 def cancelled(at: Instant, reason: str | None, undone: tuple[str, ...] = (), was_blocked: bool = False) -> Stopped:
-    """The entry that ends a run without its body. `undone` is what the body was waiting for and will never get."""
+    """The entry that ends a run without its body. `undone` lists, in words, what the end does not wait for."""
     return Stopped(at, RunStatus.CANCELLED.value, None, None, reason or None, undone, bool(was_blocked))

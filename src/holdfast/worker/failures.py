@@ -75,7 +75,7 @@ def recorded(attempt: Attempt, error: BaseException, codec: Codec) -> bytes:
 
 
 def recorded_part(attempt: Attempt) -> bytes | None:
-    """What a map's chunk had done before it failed, to be undone; None if that can't be stored."""
+    """What a map's chunk had done before it failed, to be undone; None if there is nothing, or it can't be stored."""
     if attempt.done is None:
         return None
     try:
