@@ -277,7 +277,10 @@ class Worker:
         self.leave()
 
     def _starts(self) -> None:
-        """Once: exceptions from modules that are loaded from here on come back as StepFailed."""
+        """Only once: exceptions from modules that are loaded from here on come back as StepFailed.
+
+        Another process that replays the same run may not have loaded those modules.
+        """
         if not self._is_started:
             self._is_started = True
             self._plan = replace(self._plan, codec=self._plan.codec.for_worker())

@@ -34,7 +34,7 @@ async def delete_runs(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
 
 
 async def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instant | None) -> Swept:
-    """Remove a bounded batch of runs whose retention is over, oldest first, and one of old events."""
+    """Remove bounded batches of runs whose retention is over, oldest first, of old events, and of their message ids."""
     await tx.one("lock_removals", {"namespace_id": tx.namespace_id})
     at = await tx.now(now)
     rows = await tx.all("sweep", {"namespace_id": tx.namespace_id, "now": at, "limit": limit})

@@ -1,8 +1,9 @@
 """Wake-ups: subscribers hear of their own store's commits at once, and of other processes' commits by LISTEN.
 
-NOTIFY is sent after a commit, by a statement of its own, and no more often than every few milliseconds: as part of a
+NOTIFY is sent after a commit, by a statement of its own, with a pause of ten milliseconds between two: as part of a
 commit it would make all commits of the database wait in line. It is a hint. While nothing can be heard, because a
-pooler is in between or the listening connection is down, subscribers are told to look for themselves.
+pooler is in between or the listening connection is down, subscribers are told to look for themselves; with a pooler,
+often after a commit of this store, and then more and more seldom.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def delete_runs(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
 
 
 def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instant | None) -> Swept:
-    """Remove a bounded batch of runs whose retention is over, oldest first, and one of old events."""
+    """Remove bounded batches of runs whose retention is over, oldest first, of old events, and of their message ids."""
     params = {"namespace_id": tx.namespace_id, "now": tx.now(now), "limit": limit, "before": events_before}
     gone = _delete(tx, tx.all("sweep", params))
     events = [event_id for (event_id,) in tx.all("delete_events", params)]

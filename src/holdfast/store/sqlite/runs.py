@@ -84,6 +84,7 @@ def list_runs(
         try:
             rows = _list_chunk(tx, where, after, size)
         except sqlite3.DataError:
+            # Too large to be packed into one (see claims.sql): fewer at a time.
             if size < 2:
                 raise
             size //= 2
