@@ -3,10 +3,10 @@
 A claimed run leaves a dead entry at the head of the index. It can't be removed while anybody holds an old snapshot
 open, so a walk from the beginning gets longer with every claim. Therefore a claim begins a little before the earliest
 entry that the last walk found. The floor is a hint and no high-water mark: for what is committed late, some walks still
-start from the beginning. They come at least once a second as long as they take no more than a hundredth of the time,
-and never take more than a twentieth of it; in a healthy database they come many times a second. Whoever knows that an
-older entry has come lowers the floor for a while: an event may have been published long before it met its wait, and a
-caller's transaction may have been open for long.
+start from the beginning. They take about a hundredth of the time, which in a healthy database is many walks a second.
+Where that would be less than one a second, they take more, up to a twentieth. Whoever knows that an older entry has
+come lowers the floor for a while: an event may have been published long before it met its wait, and a caller's
+transaction may have been open for long.
 """
 
 from __future__ import annotations
