@@ -320,7 +320,7 @@ class BodyLoop(asyncio.AbstractEventLoop):
             self._sort_due()
 
     def _sort_due(self) -> None:
-        """Sort anew without cancelled timers, which would otherwise stay as long as any timer that is due before them."""
+        """Sort anew without cancelled timers, which would otherwise stay as long as any timer due before them."""
         self._due = sorted((timer.due_at, timer.number) for timer in self.timers.values())
 
     def fire(self, number: int) -> None:
