@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, Flag, FlagBoundary
+from itertools import filterfalse
 from typing import Any
 
 from msgspec import inspect
@@ -37,8 +38,7 @@ def referred(root: Mapping[str, Any], reference: Any) -> Any:
 
 
 def _refine(schema: Any, info: inspect.Type, root: dict[str, Any], seen: set[int]) -> None:
-    while isinstance(info, inspect.Metadata):
-        info = info.type
+    info = _bare(info)
     if isinstance(schema, dict) and "$ref" in schema:
         schema = referred(root, schema["$ref"])
     if not isinstance(schema, dict) or id(schema) in seen:
@@ -66,9 +66,8 @@ def _refine(schema: Any, info: inspect.Type, root: dict[str, Any], seen: set[int
 
 def _names_schema(key: inspect.Type) -> dict[str, Any] | bool | None:
     """The schema of an object's names that can be read as keys of this type; None if nothing can be said of them."""
+    key = _bare(key)
     match key:
-        case inspect.Metadata(type=inner):
-            return _names_schema(inner)
         case inspect.FloatType() | inspect.BoolType() | inspect.NoneType():
             # The codec does not read these from text: it writes such a dict as pairs.
             return False
@@ -100,9 +99,9 @@ def _parts(schema: dict[str, Any], info: inspect.Type) -> Iterable[tuple[Any, in
         case inspect.DictType(value_type=value):
             return [(schema.get("additionalProperties"), value)]
         case inspect.UnionType(types=types):
-            # The schema has Structs together at the end, wherever they are in the type.
-            others = [one for one in types if not isinstance(one, inspect.StructType)]
-            return zip(schema.get("anyOf", ()), others, strict=False)
+            # None is last or in its place, as the version of msgspec has it.
+            parts = [part for part in schema.get("anyOf", ()) if part != {"type": "null"}]
+            return zip(parts, filterfalse(_is_elsewhere, map(_bare, types)), strict=False)
         case (
             inspect.DataclassType(fields=fields)
             | inspect.StructType(fields=fields)
@@ -111,6 +110,18 @@ def _parts(schema: dict[str, Any], info: inspect.Type) -> Iterable[tuple[Any, in
             properties = schema.get("properties", {})
             return [(properties.get(field.encode_name), field.type) for field in fields]
     return []
+
+
+def _bare(info: inspect.Type) -> inspect.Type:
+    while isinstance(info, inspect.Metadata):
+        info = info.type
+    return info
+
+
+def _is_elsewhere(info: inspect.Type) -> bool:
+    """Whether the schema of a union may have this member in another place than the type: None, and objects of Structs,
+    which are behind the others."""
+    return isinstance(info, inspect.NoneType) or (isinstance(info, inspect.StructType) and not info.array_like)
 
 
 def _accepts_other_values(cls: type[Enum]) -> bool:

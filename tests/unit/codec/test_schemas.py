@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, IntFlag
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
 
 import attrs
@@ -204,6 +204,11 @@ def is_read(annotation: Any, stored: bytes) -> bool:
         (Size, {"large": 1}),
         (Literal["a", 1], {"a": 1}),
         (Forgiving, "LARGE"),
+        (None | Forgiving, "LARGE"),
+        (None | Stay, {"place": {}, "until": "12:00"}),
+        (None | datetime | Tagged, "soon"),
+        (Short | Forgiving, "LARGE"),
+        (Annotated[Tagged, msgspec.Meta(title="mine")] | Forgiving, "LARGE"),
         (Literal["a", "b"], "c"),
         (Colours, 3),
         # Python 3.11.2, as Debian has it, makes no colour at all of a bit that no member has.
