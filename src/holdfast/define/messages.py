@@ -47,8 +47,8 @@ def set_value(name: str, value: Any) -> None:
         holdfast.set_value("progress", {"done": 3, "of": 10})
 
     A value set by a body is visible with the turn, one set by a step at once. A replay sets nothing again. Values stay
-    readable when the run has ended, and are deleted with it. Raises NotInRun outside any run, NotEncodable and
-    PayloadTooLarge.
+    readable when the run has ended, and are deleted with the last run of its chain. Raises NotInRun outside any run,
+    NotEncodable and PayloadTooLarge.
     """
     scope = _scope("holdfast.set_value()")
     scope.send_value(checked_name(name), value)

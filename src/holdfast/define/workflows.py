@@ -355,7 +355,7 @@ def workflow(
     Start it with `client.start(checkout, order)`, call it in another body as a child, or execute it in this process
     with `holdfast.run`. Called outside any run it raises NotInRun. Arguments and result pass through the codec by
     their annotations. An exception that leaves the body fails the run, and `run.result()` raises RunFailed with it as
-    its cause. CancelledError cancels the run. Then compensations run, last registered first.
+    its cause. CancelledError cancels the run. After either, compensations run, last registered first.
 
     `name` and `version` identify the workflow in the journal; both together are unique. `retry` tries a failed run
     again from its last failure. `on_event` begins a run for each published event of that name whose payload holds
