@@ -164,7 +164,7 @@ async def test_a_finally_may_sleep():
         assert len(env.calls(clean)) == 1
 
 
-async def test_repeats_change_nothing():
+async def test_a_repeated_cancel_changes_nothing():
     async with Environment(twice_tidy) as env:
         run = await cancelled(env, twice_tidy)
         await env.skip("30m")
@@ -279,7 +279,7 @@ async def test_a_run_that_never_began_is_cancelled_without_a_worker(url):
         assert (await run.refresh()).status is RunStatus.CANCELLED
 
 
-async def test_an_ended_run_is_left_as_it_is():
+async def test_a_cancel_leaves_an_ended_run_as_it_is():
     @workflow
     async def soon() -> int:
         return 1

@@ -183,7 +183,7 @@ async def test_the_parent_is_not_cancelled_with_its_child_on_any_store(url):
         assert await run.result(timeout=30) == [True, True, True, False]
 
 
-async def test_a_plain_body_is_told_the_same():
+async def test_a_plain_body_that_waits_for_a_cancelled_child_gets_run_cancelled():
     async with Environment([cancelling_in_a_plain_body, tidy]) as env:
         assert await (await env.client.start(cancelling_in_a_plain_body)).result() is True
 
@@ -193,18 +193,18 @@ async def test_a_child_that_is_cancelled_in_the_turn_that_asked_for_it_ends():
         assert await (await env.client.start(cancelling_at_once, "cancel")).result() == "RunCancelled"
 
 
-async def test_a_child_that_would_live_on_is_cancelled_too():
+async def test_a_child_that_its_parent_would_abandon_can_be_cancelled_in_the_turn_that_asked_for_it():
     async with Environment([cancelling_at_once, tidy]) as env:
         assert await (await env.client.start(cancelling_at_once, "abandon")).result() == "RunCancelled"
 
 
-async def test_a_child_that_goes_on_all_the_same_gives_its_result():
+async def test_a_child_that_completes_despite_its_cancel_gives_its_result():
     async with Environment([refused, stubborn]) as env:
         assert await (await env.client.start(refused)).result() == "as I like it"
 
 
 @pytest.mark.parametrize("options", [{"id": "there"}, {"key": "there"}], ids=["id", "key"])
-async def test_a_run_that_was_only_joined_goes_on_on_every_store(url, options):
+async def test_a_joined_run_goes_on_when_one_that_joined_it_gives_up_or_cancels_on_every_store(url, options):
     async with AsyncClient(url) as client, Worker(client, workflows=[joining, answered]):
         there = await client.start(answered, id="there", key="there")
         assert await (await client.start(joining, "gives up", options)).result(timeout=30) == "gave up"
@@ -221,28 +221,28 @@ async def test_a_timeout_around_the_wait_calls_the_child_off():
 
 
 @pytest.mark.parametrize("how", ["itself", "gather", "task"])
-async def test_wait_for_gives_up_in_time_and_calls_the_child_off(how):
+async def test_asyncio_wait_for_gives_up_in_time_and_cancels_the_child(how):
     async with Environment([given_a_second, slow_to_end]) as env:
         child_id, *rest = await (await env.client.start(given_a_second, how, {})).result()
         assert rest == [True]
         assert await (await env.client.get_run(child_id)).wait() is RunStatus.CANCELLED
 
 
-async def test_wait_for_without_time_gives_up_at_once():
+async def test_asyncio_wait_for_with_a_timeout_of_zero_gives_up_at_once():
     async with Environment([given_no_time, slow_to_end]) as env:
         begun = env.now
         assert await (await env.client.start(given_no_time)).result() == "out of time"
         assert env.now == begun
 
 
-async def test_wait_for_gives_up_a_run_that_was_only_joined_and_that_goes_on():
+async def test_asyncio_wait_for_gives_up_a_joined_run_and_lets_it_go_on():
     async with Environment([given_a_second, slow_to_end]) as env:
         there = await env.client.start(slow_to_end, id="there")
         assert await (await env.client.start(given_a_second, "itself", {"id": "there"})).result() == ["there", True]
         assert (await there.refresh()).status is RunStatus.WAITING
 
 
-async def test_a_parent_that_is_cancelled_in_wait_for_ends_at_once():
+async def test_a_parent_that_is_cancelled_in_asyncio_wait_for_ends_at_once():
     async with Environment([given_a_day, slow_to_end]) as env:
         run = await env.client.start(given_a_day)
         await env.until_waiting(run)
@@ -252,7 +252,7 @@ async def test_a_parent_that_is_cancelled_in_wait_for_ends_at_once():
         assert env.now == begun
 
 
-async def test_a_cancel_that_the_loop_calls_later_is_the_bodys_own():
+async def test_a_cancel_of_a_child_that_call_soon_calls_later_counts_as_the_body_s_own():
     async with Environment([cancelling_later, tidy]) as env:
         assert await (await env.client.start(cancelling_later)).result() in cleaned
 
@@ -271,7 +271,7 @@ async def test_a_run_that_is_retried_meanwhile_cancels_the_child_that_takes_its_
         assert await retried.result() == "RunCancelled"
 
 
-def test_it_is_the_same_after_every_crash():
+def test_a_cancelled_child_survives_a_crash_at_every_commit():
     async def end(env: Environment, run: Any) -> None:
         await run.signal("end")
 

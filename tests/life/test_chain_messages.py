@@ -21,7 +21,7 @@ async def send(token: str) -> None:
     tokens["hook"] = token
 
 
-async def test_unread_signals_go_along():
+async def test_unread_signals_go_on_to_the_next_run_of_a_chain():
     async with Environment(summing) as env:
         run = await env.client.start(summing, 0, 3)
         for number in (1, 2, 3):
@@ -55,7 +55,7 @@ async def test_an_event_goes_to_one_wait_of_a_chain():
         assert await run.result() == [1, 2]
 
 
-async def test_an_open_hook_goes_along():
+async def test_an_open_hook_goes_on_to_the_next_run_of_a_chain():
     @workflow
     async def asking(n: int) -> Any:
         hook = holdfast.hook(name="answer")
@@ -87,7 +87,7 @@ async def answer(env: Any) -> None:
     await env.client.resume_hook(tokens["hook"], "yes", message_id="1")
 
 
-def test_a_payload_that_no_line_has_waited_for_goes_along_wherever_a_worker_dies():
+def test_an_unread_hook_payload_goes_on_to_the_next_run_wherever_a_worker_dies():
     async def drive(env: Any, run: Any) -> None:
         await answer(env)
         assert await run.result() == "yes"
@@ -95,7 +95,7 @@ def test_a_payload_that_no_line_has_waited_for_goes_along_wherever_a_worker_dies
     assert_durable(busy_with_other_things, 0, drive=drive)
 
 
-async def test_a_payload_that_was_read_does_not_go_along():
+async def test_a_hook_payload_that_was_read_does_not_go_on_to_the_next_run():
     @workflow
     async def asking(n: int) -> Any:
         hook = holdfast.hook(name="answer", expires="1h")
@@ -112,7 +112,7 @@ async def test_a_payload_that_was_read_does_not_go_along():
             await run.result()
 
 
-async def test_a_payload_that_came_after_the_wait_for_it_was_given_up_goes_along():
+async def test_a_hook_payload_that_came_after_its_wait_was_given_up_goes_on_to_the_next_run():
     @workflow
     async def impatient(n: int) -> Any:
         hook = holdfast.hook(name="answer")
@@ -131,7 +131,7 @@ async def test_a_payload_that_came_after_the_wait_for_it_was_given_up_goes_along
         assert await run.result() == "yes"
 
 
-async def test_a_signal_that_a_retry_has_put_back_goes_along():
+async def test_a_signal_that_a_retry_has_put_back_goes_on_to_the_next_run():
     failures: list[ConnectionError] = [ConnectionError()]
 
     @step(retry=Retry(attempts=1))

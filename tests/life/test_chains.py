@@ -56,7 +56,7 @@ async def test_ids_along_a_chain_are_no_longer_than_the_longest(url):
     assert max(map(len, ids)) == 500
 
 
-async def test_whoever_asks_about_a_run_that_continued_hears_as_which_one():
+async def test_an_error_about_a_run_that_continued_names_the_run_that_it_continued_as():
     async with Environment(counting) as env:
         run = await env.client.start(counting, 0, 2)
         await run.result()
@@ -135,7 +135,7 @@ async def test_tags_and_priority_go_with_the_chain():
         assert await run.result() == [{"colour": "red"}, 5]
 
 
-async def test_another_workflow_may_go_on():
+async def test_a_chain_may_go_on_as_another_workflow():
     @workflow
     async def second(n: int) -> str:
         return f"second {n}"
@@ -148,7 +148,7 @@ async def test_another_workflow_may_go_on():
         assert await (await env.client.start(first)).result() == "second 7"
 
 
-async def test_arguments_that_do_not_fit_fail_the_run_where_it_asked():
+async def test_continuing_with_arguments_that_do_not_fit_raises_bad_arguments_at_the_call():
     @workflow
     async def careless() -> str:
         try:

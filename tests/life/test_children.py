@@ -254,7 +254,7 @@ async def test_a_pending_child_is_waited_for_in_a_plain_body():
         assert await (await env.client.start(holding_two)).result() == [2, 3]
 
 
-async def test_a_child_that_is_to_do_something_else_about_its_key_than_join_is_refused():
+async def test_a_child_with_another_choice_for_a_taken_key_than_to_join_is_refused():
     @workflow
     async def insisting() -> object:
         return await told_child.options(key="one", on_conflict="restart")()
@@ -265,7 +265,7 @@ async def test_a_child_that_is_to_do_something_else_about_its_key_than_join_is_r
             await run.result()
 
 
-async def test_a_run_that_would_join_itself_is_told():
+async def test_a_run_that_would_join_itself_fails_with_advice():
     @workflow
     async def countdown(left: int) -> int:
         return 0 if left == 0 else await countdown.options(key="launch")(left - 1)
@@ -275,7 +275,7 @@ async def test_a_run_that_would_join_itself_is_told():
             await (await env.client.start(countdown, 2, key="launch")).result()
 
 
-async def test_a_key_joins_the_run_there_is():
+async def test_a_child_with_the_key_of_another_run_joins_that_run():
     @workflow
     async def joining() -> Any:
         return await told_child.options(key="one")()
@@ -359,7 +359,7 @@ async def deep(levels: int) -> int:
     return 1 + await deep(levels - 1) if levels else len(holdfast.current_run().id)
 
 
-async def test_an_id_has_an_end_however_deep_children_are(url):
+async def test_ids_of_children_stay_short_however_deep_they_nest(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[deep]):
         run = await client.start(deep, 20)
         assert await run.result(timeout="60s") == 20 + 500
@@ -388,7 +388,7 @@ async def test_a_signal_to_a_run_that_was_joined_by_its_key_reaches_it(url, by_i
         assert await run.result(timeout=0) == "on"
 
 
-async def test_a_signal_to_a_child_has_a_name():
+async def test_a_signal_to_a_child_without_a_name_is_refused():
     @workflow
     async def nameless() -> None:
         child = told.start()

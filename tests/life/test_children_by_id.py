@@ -30,7 +30,7 @@ async def failing_behind_it() -> str:
     return await payment
 
 
-async def test_a_retry_joins_the_run_of_somebody_else_again_that_the_old_one_had_joined():
+async def test_a_retry_joins_the_run_again_that_the_old_one_had_joined_by_its_id():
     async with Environment(workflows=[awaiting, paying]) as env:
         payment = await env.client.start(paying, 100, id="payment")
         run = await env.client.start(awaiting)
@@ -43,7 +43,7 @@ async def test_a_retry_joins_the_run_of_somebody_else_again_that_the_old_one_had
         assert await env.client.count(RunFilter(workflow=paying)) == 1
 
 
-async def test_a_retry_begins_a_child_with_an_id_again_that_was_asked_for_where_the_body_failed():
+async def test_a_retry_begins_a_child_with_an_id_again_that_the_body_asked_for_just_before_it_failed():
     mended.clear()
     async with Environment(workflows=[failing_behind_it, paying]) as env:
         run = await env.client.start(failing_behind_it)
@@ -57,7 +57,7 @@ async def test_a_retry_begins_a_child_with_an_id_again_that_was_asked_for_where_
         assert await again.result() == "paid 100"
 
 
-async def test_a_retry_of_a_retry_begins_such_a_child_again_too():
+async def test_a_retry_of_a_retry_begins_a_child_with_an_id_again_that_was_asked_for_just_before_the_failure():
     mended.clear()
     async with Environment(workflows=[failing_behind_it, paying]) as env:
         run = await env.client.start(failing_behind_it)
@@ -101,7 +101,7 @@ async def _told(env, child_id, word):
     await child.wait()
 
 
-async def test_a_child_that_was_called_off_is_not_joined_since_the_one_before_it_has_completed():
+async def test_a_child_that_was_called_off_is_not_joined_though_the_child_before_it_has_completed():
     async with Environment(workflows=[awaiting_what_was_called_off, paying_though_it_was_called_off]) as env:
         run = await env.client.start(awaiting_what_was_called_off)
         await _cancelled(env, run)

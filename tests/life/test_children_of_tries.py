@@ -105,7 +105,7 @@ async def leaving() -> int:
     return 3
 
 
-async def test_a_later_try_gets_what_its_own_child_has_come_to():
+async def test_a_later_try_gets_the_result_of_its_own_child():
     async with Environment(workflows=[asking, echo]) as env:
         run = await env.client.start(asking)
         assert await run.result() == 2
@@ -118,7 +118,7 @@ async def test_a_later_try_maps_its_own_items():
         assert await run.result() == [2]
 
 
-async def test_the_deadline_of_a_child_that_is_asked_anew_counts_from_there():
+async def test_the_deadline_of_a_child_that_is_begun_anew_counts_from_its_new_start():
     async with Environment(workflows=[hurrying, hurried]) as env:
         run = await env.client.start(hurrying, "9m")
         assert await run.result() == "in time"
@@ -168,7 +168,7 @@ async def naming(id: str) -> str:
     return await child
 
 
-async def test_a_child_with_an_id_that_has_failed_is_asked_anew_by_another_that_is_no_longer(url):
+async def test_a_failed_child_with_the_longest_id_is_begun_anew_with_an_id_that_is_no_longer(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[naming, own_id]):
         found = await (await client.start(naming, LONG)).result(timeout="60s")
         assert (len(found), found == LONG) == (500, False)

@@ -50,7 +50,7 @@ once = workflow(name="once")(entrusting)
 
 @pytest.mark.parametrize("options", SHARED)
 @pytest.mark.parametrize("pause", [10, 100], ids=["it ends in the pause", "it lives"])
-async def test_a_later_try_waits_for_what_the_first_has_begun(pause, options):
+async def test_a_later_try_waits_for_the_child_that_the_first_try_began(pause, options):
     async with Environment(workflows=[trying, paying]) as env:
         run = await env.client.start(trying, pause, options)
         await env.skip("30s")
@@ -62,7 +62,7 @@ async def test_a_later_try_waits_for_what_the_first_has_begun(pause, options):
 
 @pytest.mark.parametrize("options", [one for one in SHARED if "on_parent_end" in one])
 @pytest.mark.parametrize("pause", [10, 100], ids=["it has ended", "it lives"])
-async def test_a_retry_waits_for_what_outlived_the_run_that_it_retries(pause, options):
+async def test_a_retry_waits_for_a_child_that_outlived_the_failed_run(pause, options):
     async with Environment(workflows=[once, paying]) as env:
         run = await env.client.start(once, pause, options)
         assert await run.wait() is RunStatus.FAILED
@@ -75,7 +75,7 @@ async def test_a_retry_waits_for_what_outlived_the_run_that_it_retries(pause, op
         assert len(env.calls(charge)) == 1
 
 
-async def test_a_child_that_was_called_off_is_asked_anew_by_every_retry():
+async def test_every_retry_begins_a_child_that_was_called_off_anew():
     async with Environment(workflows=[once, paying]) as env:
         run = await env.client.start(once, 100, {"id": "X"})
         await run.wait()
@@ -90,7 +90,7 @@ async def test_a_child_that_was_called_off_is_asked_anew_by_every_retry():
         assert ids == {**called_off, "X~1~1~1": RunStatus.COMPLETED}
 
 
-async def test_a_payment_that_was_made_in_the_pause_is_not_made_again_on_any_store(url):
+async def test_a_child_that_completed_in_the_pause_is_not_begun_again_on_any_store(url):
     quick = workflow(name="quick", retry=Retry(attempts=2, initial="1s", jitter=0))(entrusting)
     async with AsyncClient(url) as client, Worker(client, workflows=[quick, paying]):
         run = await client.start(quick, 0, {"key": "X"})
@@ -169,7 +169,7 @@ async def paying_once(form: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["payment of {}", "{}.paying"])
-async def test_what_a_child_by_an_id_of_its_own_has_done_is_not_done_again_whatever_that_reads_like(form):
+async def test_a_completed_child_with_an_id_of_its_own_is_not_begun_again_whatever_its_id_looks_like(form):
     async with Environment(workflows=[paying_once, paying]) as env:
         run = await env.client.start(paying_once, form)
         assert await run.wait() is RunStatus.FAILED
@@ -184,7 +184,7 @@ async def joining() -> str:
     return await paying.options(key="X").start(100)
 
 
-async def test_a_retry_joins_what_others_have_begun_by_a_key_that_it_comes_to_for_the_first_time():
+async def test_a_retry_that_first_comes_to_a_key_joins_the_run_that_others_began_with_it():
     async with Environment(workflows=[joining, paying]) as env:
         payment = await env.client.start(paying, 100, key="X")
         await payment.cancel()

@@ -93,7 +93,7 @@ async def test_compensations_run_last_first():
         assert order == ["third", "second", "first"]
 
 
-async def test_the_failure_is_still_the_bodys_own():
+async def test_a_compensated_run_still_fails_with_the_body_s_own_exception():
     async with Environment(trip) as env:
         with pytest.raises(RunFailed) as failed:
             await (await env.client.start(trip)).result()

@@ -34,7 +34,7 @@ async def arriving() -> None:
 LAST_FIRST = ["room of stop 3", "HF3 3", "room of stop 2", "HF2 2", "room of stop 1", "HF1 1"]
 
 
-async def test_what_earlier_runs_of_a_chain_did_is_undone_too_last_first_on_every_store(url):
+async def test_steps_of_earlier_runs_of_a_chain_are_undone_too_last_first_on_every_store(url):
     undone.clear()
     async with AsyncClient(url) as client, Worker(client, workflows=[touring]):
         run = await client.start(touring, 1)
@@ -43,7 +43,7 @@ async def test_what_earlier_runs_of_a_chain_did_is_undone_too_last_first_on_ever
     assert list(undone.values()) == LAST_FIRST
 
 
-def test_a_chain_undoes_the_same_whenever_it_crashes():
+def test_a_chain_undoes_the_same_steps_wherever_it_crashes():
     undone.clear()
     assert_durable(touring, 1, effects=undone)
 
@@ -114,7 +114,7 @@ async def returning(n: int) -> None:
     await fail()
 
 
-async def test_the_retry_policy_of_a_call_goes_along():
+async def test_the_retry_policy_of_a_compensation_goes_along_the_chain():
     undone.clear()
     async with Environment(returning) as env:
         run = await env.client.start(returning, 0)
@@ -124,7 +124,7 @@ async def test_the_retry_policy_of_a_call_goes_along():
         assert (len(undone), (env.now - began).total_seconds()) == (5, 4)
 
 
-async def test_the_timeout_of_a_call_goes_along():
+async def test_the_timeout_of_a_compensation_goes_along_the_chain():
     undone.clear()
 
     @workflow
@@ -141,7 +141,7 @@ async def test_the_timeout_of_a_call_goes_along():
         assert (env.now - began).total_seconds() == 5
 
 
-async def test_a_policy_with_a_class_that_can_not_be_found_again_does_not_go_along():
+async def test_a_retry_policy_with_a_class_that_can_t_be_imported_is_refused_at_the_end_of_a_run_of_a_chain():
     class Hidden(Exception):
         pass
 
@@ -157,7 +157,7 @@ async def test_a_policy_with_a_class_that_can_not_be_found_again_does_not_go_alo
         assert "names an exception class" in await (await env.client.start(odd, 0)).result()
 
 
-async def test_what_cannot_be_found_again_does_not_go_along():
+async def test_a_compensation_that_can_t_be_imported_is_refused_at_the_end_of_a_run_of_a_chain():
     class Desk:
         def close(self) -> None: ...
 

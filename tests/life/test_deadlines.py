@@ -80,7 +80,7 @@ async def test_a_deadline_is_given_as_a_moment_too():
         assert env.now == moment
 
 
-async def test_a_deadline_given_at_the_start_goes_before_the_workflows_own():
+async def test_a_deadline_given_at_the_start_overrides_the_workflows_own():
     async with Environment(in_an_hour) as env:
         begun = env.now
         await (await env.client.start(in_an_hour, deadline="5m")).wait()
@@ -161,7 +161,7 @@ async def test_a_child_has_no_more_time_than_its_parent():
         assert env.now - begun == timedelta(hours=1)
 
 
-async def test_continue_as_new_does_not_buy_time():
+async def test_continuing_as_new_does_not_extend_the_deadline():
     @workflow(deadline="1h")
     async def again(number: int) -> None:
         await holdfast.sleep("25m")
@@ -188,7 +188,7 @@ async def test_a_shield_holds_a_deadline_back():
 
 
 @pytest.mark.parametrize("bad", ["soon", -5, datetime(2030, 1, 1)])
-async def test_a_deadline_that_is_none_is_refused_at_the_start(bad):
+async def test_an_invalid_deadline_is_refused_at_the_start(bad):
     async with Environment(for_ever) as env:
         with pytest.raises((holdfast.DefinitionError, ValueError)):
             await env.client.start(for_ever, deadline=bad)
@@ -232,7 +232,7 @@ async def test_a_deadline_in_the_pause_of_a_workflow_s_retry_is_deadline_exceede
         assert env.now - begun == timedelta(hours=1)
 
 
-async def test_such_a_deadline_has_the_failure_of_the_last_try_as_its_cause_though_the_next_got_nowhere():
+async def test_deadline_exceeded_in_a_pause_has_the_failure_of_the_last_try_that_got_somewhere_as_its_cause():
     @step(retry=Retry(attempts=1))
     async def failing() -> None:
         raise ValueError("no")
@@ -247,7 +247,7 @@ async def test_such_a_deadline_has_the_failure_of_the_last_try_as_its_cause_thou
         assert isinstance(failure.__cause__, ValueError)
 
 
-async def test_what_a_run_did_is_undone_when_its_deadline_falls_in_the_pause_of_its_retry():
+async def test_a_run_is_compensated_when_its_deadline_falls_in_the_pause_before_its_next_try():
     undone: list[str] = []
 
     @step
@@ -304,7 +304,7 @@ async def test_deadline_exceeded_has_the_last_failure_of_an_open_step_as_its_cau
         assert repr(failure.__cause__) == "ValueError('last')"
 
 
-async def test_it_is_not_that_of_an_earlier_try_if_a_step_has_failed_since():
+async def test_deadline_exceeded_has_a_step_s_failure_rather_than_that_of_an_earlier_try_as_its_cause():
     answers = [KeyError("the first try"), *(ValueError("the second") for _ in range(9))]
 
     @step(retry=Retry(attempts=None, initial="25m", max="25m", jitter=0, unless=(KeyError,)))

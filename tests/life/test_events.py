@@ -112,7 +112,7 @@ async def test_an_event_published_before_the_run_was_created_is_not_its_own():
         assert await (await env.client.start(in_time)).result() == "nothing"
 
 
-async def test_an_event_goes_to_one_wait_of_a_run():
+async def test_an_event_resumes_only_one_wait_of_a_run():
     async with Environment(twice) as env:
         run = await env.client.start(twice)
         await env.client.publish("paid", 1)
@@ -236,7 +236,7 @@ class Payment:
 
 
 @pytest.mark.parametrize("is_typed", [True, False])
-async def test_what_json_does_not_know_matches_whether_the_payload_says_what_it_is_or_not(is_typed):
+async def test_a_match_on_a_type_that_json_lacks_fits_payloads_with_and_without_their_type(is_typed):
     begun: list[Any] = []
     order, day = UUID(int=7), date(2026, 1, 31)
     payload = Payment(order, day) if is_typed else {"order": order, "day": day}
@@ -264,7 +264,7 @@ async def test_what_json_does_not_know_matches_whether_the_payload_says_what_it_
         assert begun == [1]
 
 
-def test_a_match_that_no_payload_can_hold_is_refused_where_it_is_written():
+def test_a_match_on_a_value_that_no_payload_can_hold_is_refused_at_the_call():
     with pytest.raises(holdfast.DefinitionError, match="expected what JSON holds"):
 
         @workflow(on_event="paid", match={"order": object()})

@@ -157,14 +157,16 @@ async def test_a_workflows_retry_does_not_execute_a_step_again_that_has_failed_f
     ],
     ids=lambda body: body.name,
 )  # fmt: skip  # as above
-async def test_nor_does_it_whichever_way_the_failure_has_come(body, what):
+async def test_a_step_that_failed_for_good_in_a_task_map_or_child_is_not_executed_again_by_a_workflows_retry(
+    body, what
+):
     async with Environment([body, once, grouped_once]) as env:
         run = await env.client.start(body, what)
         assert await run.wait() is RunStatus.FAILED
     assert effects == [what]
 
 
-async def test_nor_does_it_on_a_real_store(url):
+async def test_a_step_that_failed_for_good_is_not_executed_again_by_a_workflows_retry_on_any_store(url):
     async with holdfast.AsyncClient(url) as client, holdfast.Worker(client, workflows=[of_a_child, once]):
         run = await client.start(of_a_child, "unserialisable")
         assert await run.wait(60) is RunStatus.FAILED
@@ -173,7 +175,7 @@ async def test_nor_does_it_on_a_real_store(url):
 
 @pytest.mark.parametrize("body", [paying, paying_blocking], ids=["async", "def"])
 @pytest.mark.parametrize("what", ["unserialisable", "SystemExit"])
-async def test_a_person_may_retry_such_a_run_when_its_step_is_mended(body, what):
+async def test_a_run_whose_step_failed_for_good_may_be_retried_by_hand_once_the_step_is_mended(body, what):
     async with Environment(body) as env:
         run = await env.client.start(body, what)
         await run.wait()
@@ -183,7 +185,7 @@ async def test_a_person_may_retry_such_a_run_when_its_step_is_mended(body, what)
     assert effects == [what, what]
 
 
-async def test_what_the_body_makes_of_such_a_failure_is_tried_again_like_any_error():
+async def test_an_exception_that_the_body_raises_from_a_final_failure_is_tried_again_like_any_error():
     @workflow(retry=AGAIN)
     async def renaming(what: str) -> None:
         try:
@@ -196,7 +198,7 @@ async def test_what_the_body_makes_of_such_a_failure_is_tried_again_like_any_err
     assert len(effects) == 4
 
 
-async def test_an_argument_that_can_t_be_stored_is_tried_again_as_nothing_has_happened_yet():
+async def test_a_run_whose_step_never_began_as_its_argument_can_t_be_stored_is_tried_again():
     mended.append("a receipt")
 
     @workflow(retry=AGAIN)
@@ -209,7 +211,7 @@ async def test_an_argument_that_can_t_be_stored_is_tried_again_as_nothing_has_ha
     assert effects == ["a receipt"]
 
 
-async def test_a_body_that_raises_the_same_class_by_itself_is_tried_again():
+async def test_a_body_that_itself_raises_an_error_of_the_codec_is_tried_again():
     tries: list[int] = []
 
     @workflow(retry=AGAIN)

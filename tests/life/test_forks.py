@@ -105,7 +105,7 @@ async def test_a_fork_changes_the_idempotency_keys_of_steps():
         assert other != second
 
 
-async def test_a_fork_draws_the_same_before_its_cut():
+async def test_a_fork_draws_the_same_random_numbers_before_its_cut():
     async with Environment(drawing) as env:
         run = await env.client.start(drawing)
         before, *_ = await run.result()
@@ -114,7 +114,7 @@ async def test_a_fork_draws_the_same_before_its_cut():
 
 
 @pytest.mark.parametrize("result", [{}, {"result": 7}])
-async def test_a_fork_draws_otherwise_behind_its_cut(result):
+async def test_a_fork_draws_other_random_numbers_behind_its_cut(result):
     async with Environment(drawing) as env:
         run = await env.client.start(drawing)
         _, *behind = await run.result()
@@ -125,7 +125,7 @@ async def test_a_fork_draws_otherwise_behind_its_cut(result):
         assert len({*behind, *first[1:], *other[1:]}) == 6
 
 
-async def test_steps_asked_before_the_one_forked_at_get_what_they_got():
+async def test_steps_before_the_one_forked_at_keep_their_results():
     @workflow
     async def together() -> list[str]:
         first = await prepare(1)
@@ -190,7 +190,7 @@ async def test_a_hook_that_is_open_at_the_cut_has_a_token_of_its_own_in_the_fork
         assert [await run.result(), await fork.result()] == ["to the run", "to the fork"]
 
 
-async def test_no_result_is_taken_for_a_step_that_was_asked_for_in_the_turn_of_the_end():
+async def test_a_fork_takes_no_result_for_a_step_that_never_began_because_the_run_ended_in_that_turn():
     @workflow
     async def hasty() -> int:
         await prepare(1)
@@ -205,7 +205,7 @@ async def test_no_result_is_taken_for_a_step_that_was_asked_for_in_the_turn_of_t
         assert await (await env.client.fork(run.id, at="leave")).result() == 2
 
 
-async def test_a_retried_fork_goes_on_drawing_as_it_did():
+async def test_a_retry_of_a_fork_draws_the_same_random_numbers_as_the_fork():
     seen: list[str] = []
 
     @step
@@ -229,7 +229,7 @@ async def test_a_retried_fork_goes_on_drawing_as_it_did():
 
 
 @pytest.mark.parametrize("result", [1, 9])
-async def test_a_fork_of_a_run_that_was_tried_again_knows_the_attempts_that_it_shares(result):
+async def test_a_fork_of_a_run_that_was_tried_again_keeps_the_attempts_before_its_cut(result):
     answers = iter([ConnectionError("the door is shut"), "in"])
 
     def knock(n: int) -> str:
@@ -274,7 +274,7 @@ async def test_retry_and_fork_work_on_every_store(url):
         assert await client.count(RunFilter(workflow="knocking")) == 3
 
 
-async def test_what_ended_behind_the_cut_and_was_asked_for_before_it_is_not_done_again():
+async def test_a_step_asked_for_before_the_cut_is_not_executed_again_though_it_ended_behind_it():
     @step
     async def slow() -> str:
         return "slow"
@@ -304,7 +304,7 @@ async def tidying() -> None:
 
 
 @pytest.mark.parametrize(("at", "again"), [("leave", ["leave", "prepare"]), ("prepare:1", ["prepare"])])
-async def test_a_fork_at_what_cleans_up_after_a_cancel_does_that_anew_and_ends(at, again):
+async def test_a_fork_at_a_cleanup_step_after_a_cancel_executes_that_step_anew_and_ends(at, again):
     """Of a run that was cancelled; what it has waited for is not waited for again."""
     async with Environment(tidying) as env:
         run = await env.client.start(tidying)
@@ -318,7 +318,7 @@ async def test_a_fork_at_what_cleans_up_after_a_cancel_does_that_anew_and_ends(a
         assert [each.name for each in (leave, prepare) if len(env.calls(each)) == done[each] + 1] == again
 
 
-async def test_a_fork_at_the_first_of_two_steps_that_compensate_after_a_cancel_does_both_anew():
+async def test_a_fork_at_the_first_of_two_compensations_after_a_cancel_executes_both_anew():
     @workflow
     async def undone() -> None:
         holdfast.compensate(leave, "first")
@@ -353,7 +353,7 @@ async def test_a_fork_at_a_step_that_a_cancelled_body_asked_for_and_left_is_refu
             await env.client.fork(run.id, at="leave")
 
 
-async def test_a_fork_and_a_retry_are_begun_as_the_run_was():
+async def test_a_fork_and_a_retry_keep_the_start_options_of_their_run():
     async with AsyncClient("sqlite:///:memory:") as client:
         run = await client.start(
             drawing, tags={"shop": "north"}, priority=7, queue="slow", retention="9d", deadline="1h"

@@ -155,7 +155,7 @@ async def test_a_hook_may_be_awaited_more_than_once():
         assert await run.result() == [1, 1]
 
 
-async def test_a_hook_that_was_resumed_is_used():
+async def test_a_hook_that_was_resumed_can_t_be_resumed_again():
     async with Environment(done_with_it) as env:
         run = await env.client.start(done_with_it)
         await env.until_waiting(run)
@@ -244,7 +244,7 @@ async def test_an_expired_hook_cannot_be_resumed():
         assert await run.result() == "expired"
 
 
-async def test_a_hook_expires_after_thirty_days_where_nothing_else_was_said():
+async def test_a_hook_expires_after_thirty_days_by_default():
     async with Environment(asking) as env:
         begun = env.now
         run = await env.client.start(asking)
@@ -295,7 +295,7 @@ async def test_a_hook_resumed_while_no_worker_lives_reaches_the_next_one(url):
             assert await run.result(timeout=30) is True
 
 
-async def test_of_two_resumes_at_once_one_wins_and_the_other_is_told(url):
+async def test_one_of_two_resumes_at_once_wins_and_the_other_is_refused(url):
     async with AsyncClient(url) as client, AsyncClient(url) as other, Worker(url, workflows=[asking]):
         run = await client.start(asking)
         await until_waiting(run)

@@ -76,7 +76,7 @@ async def test_each_of_two_hooks_of_one_name_is_resumed_by_its_own_token(url: st
                 await client.resume_hook(token, 3)
 
 
-def test_payloads_find_their_hooks_wherever_a_worker_dies():
+def test_payloads_find_their_hooks_along_a_chain_wherever_a_worker_dies():
     @workflow
     async def body(n: int) -> list[Any]:
         first: Any = holdfast.hook(name="answer")
@@ -98,7 +98,7 @@ def test_payloads_find_their_hooks_wherever_a_worker_dies():
     assert_durable(body, 0, drive=drive)
 
 
-async def test_the_next_hook_of_a_name_has_a_token_of_its_own_once_that_one_was_read():
+async def test_a_second_hook_of_the_same_name_has_a_token_of_its_own_once_the_first_was_read():
     @workflow
     async def asking(n: int) -> Any:
         hook: Any = holdfast.hook(name="answer")
@@ -117,7 +117,7 @@ async def test_the_next_hook_of_a_name_has_a_token_of_its_own_once_that_one_was_
     assert len(set(tokens)) == 3
 
 
-async def test_a_hook_that_a_run_passes_by_is_there_for_the_one_after_it():
+async def test_a_hook_that_one_run_of_a_chain_does_not_make_is_there_for_the_next_run():
     @workflow
     async def asking(n: int) -> Any:
         if n == 1:
@@ -139,7 +139,7 @@ async def test_a_hook_that_a_run_passes_by_is_there_for_the_one_after_it():
         assert await run.value("tokens 2") == [token]
 
 
-async def test_a_payload_finds_its_own_of_two_hooks_also_behind_a_run_that_makes_neither():
+async def test_a_payload_finds_its_own_of_two_hooks_behind_a_run_that_makes_neither_of_them():
     @workflow
     async def passing(n: int) -> Any:
         if n == 1:
@@ -161,7 +161,7 @@ async def test_a_payload_finds_its_own_of_two_hooks_also_behind_a_run_that_makes
         assert await run.result(timeout="1h") == "for the second"
 
 
-async def test_a_hook_that_is_made_again_lasts_as_long_as_it_says_then():
+async def test_a_hook_that_the_next_run_makes_again_expires_as_that_run_says():
     @workflow
     async def asking(n: int) -> Any:
         hook: Any = holdfast.hook(name="answer", expires="1h" if n == 0 else "10h")
@@ -179,7 +179,7 @@ async def test_a_hook_that_is_made_again_lasts_as_long_as_it_says_then():
         assert await run.result() == "late"
 
 
-async def test_a_hook_that_nobody_makes_again_expires_when_it_would_have():
+async def test_a_hook_that_no_later_run_makes_again_expires_at_its_first_time():
     @workflow
     async def asking(n: int) -> None:
         if n == 0:
@@ -201,7 +201,7 @@ async def test_a_hook_that_nobody_makes_again_expires_when_it_would_have():
         assert (await env.client.journal(third))[0].note is None, "nobody can come any more"
 
 
-async def test_a_retry_of_a_chain_s_last_run_is_resumed_by_the_token_that_went_along(url: str):
+async def test_a_retry_of_a_chain_s_last_run_is_resumed_by_the_token_that_the_chain_carried_on(url: str):
     failures = [ConnectionError("down")]
 
     @step(retry=Retry(attempts=1))
@@ -267,7 +267,7 @@ async def changing(n: int) -> str:
     return repr(await hook.wait())
 
 
-async def test_what_comes_with_the_token_is_checked_by_the_type_of_the_run_that_lives(url: str):
+async def test_a_payload_for_a_hook_is_checked_against_the_type_that_the_live_run_expects(url: str):
     async with AsyncClient(url) as client, Worker(client, workflows=[changing]):
         run = await client.start(changing, 0)
         [token] = await told(run, 0)
@@ -280,7 +280,7 @@ async def test_what_comes_with_the_token_is_checked_by_the_type_of_the_run_that_
         assert await run.result(timeout=60) == "Renamed(by='Bob')"
 
 
-async def test_a_payload_that_fitted_and_that_the_next_run_can_t_read_blocks_it(url: str):
+async def test_a_payload_that_fitted_one_run_and_that_the_next_can_t_read_blocks_the_next(url: str):
     """Nobody can send it twice: the token is used up."""
     async with AsyncClient(url) as client, Worker(client, workflows=[changing]):
         run = await client.start(changing, 0)

@@ -39,7 +39,7 @@ async def test_a_hook_made_in_the_turn_that_fails_is_resumed_in_the_pause_before
         assert await run.result() == "yes"
 
 
-async def test_such_a_hook_is_there_on_every_store(url: str):
+async def test_a_hook_made_in_the_turn_that_fails_can_be_resumed_on_every_store(url: str):
     async with AsyncClient(url) as client, Worker(client, workflows=[asking]):
         run = await client.start(asking)
         async for _ in run.changes():
@@ -76,7 +76,7 @@ async def approvals() -> list[Any]:
     return [str(one) for one in found]
 
 
-async def test_a_token_resumes_its_own_hook_also_if_the_next_try_makes_hooks_in_another_order():
+async def test_a_token_resumes_its_own_hook_even_if_the_next_try_makes_hooks_in_another_order():
     async with Environment(approvals, stubs={look_up: takes("5s", None)}) as env:
         run = await env.client.start(approvals)
         await env.skip("15s")
@@ -98,7 +98,7 @@ async def approvals_once() -> list[Any]:
     return found
 
 
-async def test_what_a_hook_was_resumed_with_is_its_own_also_in_a_retry_that_makes_hooks_in_another_order():
+async def test_a_hook_keeps_its_payload_in_a_retry_that_makes_hooks_in_another_order():
     async with Environment(approvals_once, stubs={look_up: takes("5s", None)}) as env:
         run = await env.client.start(approvals_once)
         await env.skip("15s")
@@ -112,7 +112,7 @@ async def test_what_a_hook_was_resumed_with_is_its_own_also_in_a_retry_that_make
         assert await again.result() == ["yes to the first", "yes to the second"]
 
 
-async def test_a_token_that_nobody_came_with_is_its_own_hook_s_also_in_a_retry_by_hand():
+async def test_an_unused_token_still_resumes_its_own_hook_in_a_retry_by_hand():
     once = workflow(name="approvals_tried_once")(approvals.fn)
     async with Environment(once, stubs={look_up: takes("5s", None)}) as env:
         run = await env.client.start(once)

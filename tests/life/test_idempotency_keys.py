@@ -139,7 +139,7 @@ async def test_a_fork_of_a_successor_charges_under_a_key_of_its_own():
     assert asked == [f"{run.id}/charge", f"{successor}/charge", f"{fork.id}/charge"]
 
 
-async def test_what_goes_along_to_be_undone_is_undone_under_keys_of_the_run_that_undoes_it():
+async def test_compensations_carried_along_a_chain_have_idempotency_keys_of_the_run_that_executes_them():
     async with Environment(undone_in_the_end) as env:
         run = await env.client.start(undone_in_the_end, 1)
         await run.wait()
@@ -151,17 +151,17 @@ async def test_what_goes_along_to_be_undone_is_undone_under_keys_of_the_run_that
     }
 
 
-async def test_what_each_run_of_a_chain_undoes_has_a_key_of_its_own():
+async def test_compensations_of_each_run_of_a_chain_have_idempotency_keys_of_their_own():
     async with Environment(undone_each_month) as env:
         await (await env.client.start(undone_each_month, 1)).result()
     assert sorted(refunded.values()) == ["month 1", "month 2", "month 3"]
 
 
-def test_a_crash_undoes_nothing_under_another_key():
+def test_a_crash_does_not_change_the_idempotency_key_of_a_compensation():
     assert_durable(undone_in_the_end, 1, effects=refunded)
 
 
-async def test_a_run_that_was_taken_to_another_database_is_retried_under_its_keys():
+async def test_a_retry_of_a_run_imported_into_another_database_keeps_its_idempotency_keys():
     is_away["1"] = True
     async with Environment(subscription) as old, Environment(subscription) as new:
         run = await old.client.start(subscription, 1, 1)

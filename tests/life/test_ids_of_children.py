@@ -113,7 +113,7 @@ async def sending_first() -> str:
 
 @pytest.mark.parametrize("how", ["retry", "fork"])
 @pytest.mark.parametrize("body", [sending_later, sending_first])
-async def test_a_run_whose_step_was_given_a_childs_id_can_be_repeated(body, how):
+async def test_a_run_whose_step_got_the_id_of_a_child_can_be_retried_and_forked(body, how):
     is_away[:] = [True]
     async with Environment([body, errand]) as env:
         run = await env.client.start(body)
@@ -123,7 +123,7 @@ async def test_a_run_whose_step_was_given_a_childs_id_can_be_repeated(body, how)
         assert await again.result() == "went there"
 
 
-async def test_each_of_two_forks_has_a_child_of_its_own_for_one_that_was_open():
+async def test_each_of_two_forks_has_its_own_child_in_place_of_one_that_was_open():
     is_away[:] = [True]
     async with Environment([sending_later, errand]) as env:
         run = await env.client.start(sending_later)
@@ -149,7 +149,7 @@ async def asking_thrice() -> str:
     return await child
 
 
-async def test_the_end_of_a_child_that_the_second_try_had_is_not_taken_for_that_of_the_third():
+async def test_the_third_try_does_not_take_the_end_of_the_second_try_s_child_for_that_of_its_own():
     async with Environment([asking_thrice, errand]) as env:
         assert await (await env.client.start(asking_thrice)).result() == "went there"
 
@@ -167,6 +167,6 @@ async def failing_earlier() -> str:
     return await child
 
 
-async def test_nor_if_the_third_try_begins_at_an_earlier_place_than_the_second():
+async def test_a_third_try_that_goes_on_from_an_earlier_place_does_not_take_the_second_try_s_child_for_its_own():
     async with Environment([failing_earlier, errand]) as env:
         assert await (await env.client.start(failing_earlier)).result() == "went there"

@@ -52,7 +52,7 @@ async def test_an_item_that_an_attempt_has_changed_is_given_to_the_next_as_it_wa
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-async def test_so_it_is_in_an_environment(which):
+async def test_an_environment_gives_an_item_that_an_attempt_has_changed_to_the_next_attempt_as_it_was(which):
     seen.clear()
     async with Environment(mapping) as env:
         assert await (await env.client.start(mapping, which)).result() == [2, 2]

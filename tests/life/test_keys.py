@@ -187,7 +187,7 @@ async def test_a_key_belongs_to_one_workflow():
         assert first.id != second.id
 
 
-async def test_raise_says_who_has_the_key():
+async def test_a_start_with_raise_names_the_run_that_has_the_key():
     async with Environment(told) as env:
         run = await env.client.start(told, key="one")
         with pytest.raises(KeyTaken) as taken:
@@ -195,7 +195,7 @@ async def test_raise_says_who_has_the_key():
         assert taken.value.run_id == run.id
 
 
-async def test_replace_cancels_the_live_one_and_begins_when_it_has_ended():
+async def test_a_start_with_replace_cancels_the_live_run_and_begins_when_that_has_ended():
     begun: list[str] = []
 
     @step
@@ -226,14 +226,14 @@ async def test_replace_cancels_the_live_one_and_begins_when_it_has_ended():
         assert (await env.client.get_run(slow_to_leave, key="one")).id == second.id
 
 
-async def test_restart_returns_a_live_run():
+async def test_a_start_with_restart_returns_a_live_run():
     async with Environment(told) as env:
         first = await env.client.start(told, key="one")
         second = await env.client.start(told, key="one", on_conflict="restart")
         assert (second.created, second.id) == (False, first.id)
 
 
-async def test_restart_takes_the_key_of_an_ended_run():
+async def test_a_start_with_restart_takes_the_key_of_an_ended_run():
     async with Environment(told) as env:
         first = await env.client.start(told, key="one")
         await first.signal("go", 1)
@@ -244,7 +244,7 @@ async def test_restart_takes_the_key_of_an_ended_run():
         assert [await first.result(), await second.result()] == [1, 2]
 
 
-async def test_retry_goes_on_where_the_failed_run_stopped():
+async def test_a_start_with_retry_goes_on_where_the_failed_run_stopped():
     async with Environment(failing) as env:
         first = await env.client.start(failing, 1, key="one")
         assert await first.wait() is RunStatus.FAILED
@@ -261,14 +261,14 @@ async def test_a_second_start_with_an_id_returns_that_run():
         assert (first.id, second.id, second.created) == ("mine", "mine", False)
 
 
-async def test_of_many_starts_at_once_with_one_key_one_makes_the_run(url):
+async def test_many_starts_at_once_with_one_key_make_one_run(url):
     async with AsyncClient(url) as client, AsyncClient(url) as other, Worker(client, workflows=[told]):
         runs = await asyncio.gather(*(one.start(told, key="one") for one in [client, other] * 5))
         assert len({run.id for run in runs}) == 1
         assert sum(run.created is True for run in runs) == 1
 
 
-async def test_replace_works_on_every_store(url):
+async def test_a_start_with_replace_works_on_every_store(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[told]):
         first = await client.start(told, key="one")
         await until_waiting(first)

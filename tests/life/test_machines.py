@@ -51,7 +51,7 @@ async def test_a_machine_goes_from_state_to_state():
         assert await run.result() == {"order": "order of Ada", "charged": True}
 
 
-async def test_after_is_a_durable_timer():
+async def test_the_delay_of_after_is_a_durable_timer():
     async with Environment(checkout) as env:
         begun = env.now
         await (await env.client.start(checkout, "Ada")).result()
@@ -180,7 +180,9 @@ def test_a_machine_without_states_is_refused():
     ],
     ids=["name", "states", "retry"],
 )
-def test_what_can_not_be_a_machine_is_refused_by_what_was_written(name: Any, states: Any, retry: Any, words: str):
+def test_a_wrong_definition_of_a_machine_is_refused_with_what_was_written(
+    name: Any, states: Any, retry: Any, words: str
+):
     with pytest.raises(holdfast.DefinitionError, match=words):
         Machine(name, states, retry=retry)
 
@@ -207,7 +209,7 @@ async def test_a_machine_goes_on_under_another_worker(url):
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["def", "async"])
-async def test_what_can_not_be_stored_is_told_with_the_name_of_its_state(is_async: bool):
+async def test_a_value_that_can_t_be_stored_is_reported_with_the_name_of_its_state(is_async: bool):
     def keep(ctx: Any) -> Any:
         ctx["socket"] = object()
         return Done(None)

@@ -77,7 +77,7 @@ async def test_map_blocks_a_plain_body_without_being_told():
         assert await (await env.client.start(plain)).result() == [3, 6]
 
 
-async def test_no_items_are_no_results():
+async def test_a_map_without_items_gives_an_empty_list():
     async with Environment(doubling) as env:
         assert await (await env.client.start(doubling, 0)).result() == []
 
@@ -123,7 +123,7 @@ async def test_the_first_failure_stops_everything_and_is_raised(target):
 
 
 @pytest.mark.parametrize("target", [picky, picky_child])
-async def test_collect_gives_a_failure_in_the_place_of_its_item(target):
+async def test_a_map_that_collects_gives_a_failure_in_the_place_of_its_item(target):
     @workflow
     async def collecting() -> list[str]:
         found = await holdfast.map(target, range(5), on_error="collect")
@@ -133,7 +133,7 @@ async def test_collect_gives_a_failure_in_the_place_of_its_item(target):
         assert await (await env.client.start(collecting)).result() == ["0", "1", "2", "not three", "4"]
 
 
-async def test_a_failure_is_false():
+async def test_a_collected_failure_is_falsy():
     assert not Failure("ValueError", "no")
 
 
@@ -158,7 +158,7 @@ async def test_no_more_chunks_than_asked_for_are_under_way_at_once():
 
 
 @pytest.mark.parametrize("wrong", [{"concurrency": 0}, {"concurrency": None}, {"chunk": -1}, {"on_error": "shrug"}])
-async def test_nonsense_is_refused_where_it_is_written(wrong):
+async def test_wrong_arguments_of_a_map_are_refused_at_the_call(wrong):
     @workflow
     async def odd() -> str:
         try:
@@ -358,7 +358,7 @@ async def test_items_of_a_chunk_that_failed_are_undone_on_every_store(url):
     assert undone == ["note 2", "note 1", "note 0"]
 
 
-async def test_results_that_are_no_text_or_number_are_told_with_the_name_of_the_map():
+async def test_results_of_a_map_that_can_t_be_stored_are_reported_with_its_name():
     @step(name="odd")
     def odd(n: int):
         return object()

@@ -161,7 +161,7 @@ async def test_a_failed_child_raises_its_own_exception_noted_with_its_run_on_eve
         assert f"in the child run {child_id} of 'picky_child'" in cause.__notes__
 
 
-async def test_the_first_failure_calls_the_rest_off():
+async def test_the_first_failure_cancels_the_other_items():
     @workflow
     async def one_of_many() -> list[int]:
         return await holdfast.map(either, range(5), concurrency=5, chunk=3)
@@ -244,7 +244,7 @@ async def test_items_and_results_are_of_the_workflows_types():
         assert await (await env.client.start(typed)).result() == [Parcel(2), Parcel(3)]
 
 
-async def test_a_plain_body_maps_machines():
+async def test_a_plain_body_maps_a_machine_over_items():
     def start(ctx):
         return Done(ctx.input + 1)
 
@@ -258,7 +258,7 @@ async def test_a_plain_body_maps_machines():
         assert await (await env.client.start(plain)).result() == [2, 3]
 
 
-async def test_no_items_are_no_runs():
+async def test_a_map_without_items_starts_no_runs():
     async with Environment([mapping, child]) as env:
         run = await env.client.start(mapping, 0)
         assert await run.result() == []
@@ -282,7 +282,7 @@ async def test_chunk_runs_are_taken_by_workers_that_do_not_know_the_items(url):
             assert await run.result(timeout=60) == [0, 2]
 
 
-async def test_they_are_on_the_queue_of_their_items(url):
+async def test_chunk_runs_are_on_the_queue_of_their_items(url):
     @workflow(queue="slow")
     async def slow(n: int) -> int:
         return n
@@ -325,14 +325,14 @@ async def test_a_retry_keeps_what_chunk_runs_have_completed():
     assert executed == {0: 1, 1: 1, 2: 2, 3: 2, 4: 1}
 
 
-async def test_they_are_listed_among_workflows_when_there_are_any():
+async def test_the_workflow_of_chunk_runs_is_listed_only_when_there_are_chunk_runs():
     async with Environment([mapping, child]) as env:
         assert [one.name for one in await env.client.workflows()] == ["child", "mapping"]
         await (await env.client.start(mapping, 1)).result()
         assert [one.name for one in await env.client.workflows()] == ["child", "holdfast.map", "mapping"]
 
 
-def test_a_workflow_of_that_name_is_refused():
+def test_a_workflow_with_the_name_of_chunk_runs_is_refused():
     @workflow(name="holdfast.map")
     async def mine() -> None: ...
 
@@ -340,7 +340,7 @@ def test_a_workflow_of_that_name_is_refused():
         Worker("sqlite:///:memory:", workflows=[mine])
 
 
-def test_it_survives_a_crash_at_every_commit():
+def test_a_map_in_chunk_runs_survives_a_crash_at_every_commit():
     assert_durable(mapping, 3, 2, effects=executed)
 
 
@@ -348,5 +348,5 @@ def test_a_nested_map_survives_a_crash_at_every_commit():
     assert_durable(nested, 1, effects=executed)
 
 
-def test_a_failure_survives_a_crash_at_every_commit():
+def test_a_map_with_a_failed_child_survives_a_crash_at_every_commit():
     assert_durable(stopping, 4, 4)

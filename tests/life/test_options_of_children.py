@@ -12,7 +12,7 @@ async def tagged(number: int) -> dict[str, str]:
     return holdfast.current_run().tags
 
 
-async def test_tags_that_a_body_changes_for_its_next_child_are_not_those_of_the_one_before():
+async def test_tags_that_a_body_changes_for_its_next_child_do_not_change_those_of_the_child_before():
     @workflow
     async def parent() -> list[dict[str, str]]:
         tags: dict[str, str] = {}

@@ -87,7 +87,7 @@ async def test_a_timer_of_a_paused_run_waits():
         assert env.now == begun
 
 
-async def test_a_paused_run_meets_its_deadline_when_it_comes():
+async def test_a_paused_run_fails_when_its_deadline_comes():
     async with Environment(told) as env:
         begun = env.now
         run = await env.client.start(told, deadline="1h")
@@ -97,7 +97,7 @@ async def test_a_paused_run_meets_its_deadline_when_it_comes():
         assert env.now - begun == timedelta(hours=1)
 
 
-async def test_a_paused_run_that_never_began_meets_its_deadline_too():
+async def test_a_paused_run_that_never_began_fails_when_its_deadline_comes():
     async with Environment(quick) as env:
         run = await env.client.start(quick, delay="1m", deadline="1h")
         await env.client.pause(run.id)
@@ -105,7 +105,7 @@ async def test_a_paused_run_that_never_began_meets_its_deadline_too():
         assert env.calls(double) == []
 
 
-async def test_a_deadline_that_comes_in_a_pause_is_cleaned_up_after():
+async def test_a_run_whose_deadline_comes_in_a_pause_cleans_up():
     @workflow
     async def careful() -> None:
         try:
@@ -155,7 +155,7 @@ async def test_a_cancel_acts_before_timers_that_came_due_in_the_pause(body):
 
 
 @pytest.mark.parametrize("body", [dozing, impatient])
-async def test_so_does_a_deadline(body):
+async def test_a_deadline_acts_before_timers_that_came_due_in_the_pause(body):
     async with Environment(body) as env:
         run = await env.client.start(body, deadline="90m")
         await env.until_waiting(run)
@@ -189,7 +189,7 @@ async def rounds(left: int) -> str:
     return str(await holdfast.wait_for_signal("end"))
 
 
-async def test_a_pause_by_the_first_run_of_a_chain_is_one_of_the_run_that_goes_on():
+async def test_pausing_the_first_run_of_a_chain_pauses_its_live_run():
     async with Environment(rounds) as env:
         run = await env.client.start(rounds, 2)
         for _ in range(2):
@@ -205,7 +205,7 @@ async def test_a_pause_by_the_first_run_of_a_chain_is_one_of_the_run_that_goes_o
             await env.client.pause(run.id)
 
 
-async def test_no_run_cannot_be_paused():
+async def test_pausing_an_unknown_id_raises_run_not_found():
     async with Environment(quick) as env:
         with pytest.raises(RunNotFound):
             await env.client.pause("nobody")
@@ -220,7 +220,7 @@ async def test_a_filter_pauses_and_resumes_many():
         assert await env.client.resume(RunFilter(workflow="told")) == 3
 
 
-async def test_one_that_continues_as_new_while_many_are_paused_is_paused_where_it_goes_on(monkeypatch):
+async def test_a_run_that_continues_as_new_while_many_are_paused_is_paused_where_it_goes_on(monkeypatch):
     async with Environment([told, rounds]) as env:
         await env.client.start(told)
         chain = await env.client.start(rounds, 2)
@@ -281,7 +281,7 @@ async def test_a_step_in_flight_ends_and_the_run_goes_on_when_it_is_resumed(url)
         assert executed == [1]
 
 
-async def test_a_paused_run_meets_its_deadline_on_every_store(url):
+async def test_a_paused_run_fails_when_its_deadline_comes_on_every_store(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[told]):
         run = await waiting_for_its_deadline(client, told, is_paused=True)
         assert await run.wait(timeout=30) is RunStatus.FAILED

@@ -73,7 +73,7 @@ async def test_a_deleted_run_gives_up_its_key():
         assert await again.result() == 4
 
 
-async def test_a_filter_deletes_the_ended_ones_only():
+async def test_deleting_by_a_filter_deletes_only_ended_runs():
     async with Environment([quick, told]) as env:
         runs = await env.client.start_many(quick, [(1,), (2,)])
         for run in runs:
@@ -83,13 +83,13 @@ async def test_a_filter_deletes_the_ended_ones_only():
         assert [run.id async for run in env.client.runs()] == [live.id]
 
 
-async def test_no_run_cannot_be_deleted():
+async def test_deleting_an_unknown_id_raises_run_not_found():
     async with Environment(quick) as env:
         with pytest.raises(RunNotFound):
             await env.client.delete("nobody")
 
 
-async def test_prune_takes_what_ended_long_enough_ago():
+async def test_prune_deletes_runs_that_ended_long_enough_ago():
     async with Environment(quick) as env:
         old = await env.client.start(quick, 1)
         await old.result()
@@ -100,7 +100,7 @@ async def test_prune_takes_what_ended_long_enough_ago():
         assert [run.id async for run in env.client.runs()] == [young.id]
 
 
-async def test_prune_takes_no_live_run():
+async def test_prune_deletes_no_live_run():
     async with Environment(told) as env:
         run = await env.client.start(told)
         await env.until_waiting(run)
@@ -110,7 +110,7 @@ async def test_prune_takes_no_live_run():
         assert await run.result() == 1
 
 
-async def test_prune_goes_by_a_filter():
+async def test_prune_deletes_only_runs_that_match_its_filter():
     async with Environment([quick, told]) as env:
         for number, colour in enumerate(["red", "blue"]):
             await (await env.client.start(quick, number, tags={"colour": colour})).result()
@@ -169,7 +169,7 @@ async def test_an_archive_is_only_ever_added_to(tmp_path):
     assert len(file.read_text("utf-8").splitlines()) == 2
 
 
-async def test_half_a_line_that_a_crash_has_left_takes_no_other_run_with_it(tmp_path):
+async def test_half_a_line_left_by_a_crash_damages_no_other_line_of_an_archive(tmp_path):
     file = tmp_path / "runs.jsonl"
     file.write_text('{"format": "holdfast-ru', "utf-8")
     async with Environment(quick) as env:
@@ -182,7 +182,7 @@ async def test_half_a_line_that_a_crash_has_left_takes_no_other_run_with_it(tmp_
         assert await run.result() == 2
 
 
-async def test_lines_of_several_writers_do_not_get_into_each_other(tmp_path):
+async def test_lines_of_several_writers_of_an_archive_do_not_mix(tmp_path):
     file = tmp_path / "runs.jsonl"
     texts = [letter * 100_000 for letter in "abcd"]
     await asyncio.gather(*(asyncio.to_thread(write_often, file, text) for text in texts))
@@ -218,7 +218,7 @@ async def test_a_run_that_somebody_else_prunes_meanwhile_is_not_archived_without
             await env.client.export(first.id)
 
 
-async def test_nothing_is_deleted_that_could_not_be_written(tmp_path):
+async def test_prune_deletes_no_run_that_could_not_be_written_to_the_archive(tmp_path):
     async with Environment(quick) as env:
         run = await env.client.start(quick, 1)
         await run.result()
@@ -262,7 +262,7 @@ async def test_a_successor_is_kept_as_long_as_the_run_that_it_continues(options,
 
 
 @pytest.mark.parametrize(("options", "kept"), [({"retention": "1h"}, 3_600), ({"retention": None}, None), ({}, 86_400)])
-async def test_so_is_the_successor_of_an_item_of_a_map(options, kept):
+async def test_a_successor_of_an_item_of_a_map_is_kept_as_long_as_the_item_s_first_run(options, kept):
     @workflow
     async def body() -> list[int]:
         return await holdfast.map(twice.options(**options), [1])

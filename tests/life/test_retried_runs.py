@@ -33,7 +33,7 @@ async def test_a_retry_goes_on_from_the_failed_step():
         assert (len(env.calls(prepare)), len(env.calls(enter)), env.now) == (1, 2, begun)
 
 
-async def test_what_a_run_has_told_steps_and_children_of_itself_does_not_keep_it_from_being_retried():
+async def test_a_run_that_gave_its_id_and_deadline_to_steps_and_children_can_be_retried():
     facts: list[str] = []
     doors: list[int] = []
 
@@ -75,7 +75,7 @@ async def test_what_a_run_has_told_steps_and_children_of_itself_does_not_keep_it
         assert [run.id in fact for run, fact in zip((first, second), facts, strict=True)] == [True, True]
 
 
-async def test_the_old_run_stays_as_it_was():
+async def test_a_retry_leaves_the_old_run_as_it_was():
     async with Environment(visiting) as env:
         run = await env.client.start(visiting, 1)
         await run.wait()
@@ -105,7 +105,7 @@ async def test_a_second_retry_of_a_run_with_a_key_returns_the_first():
         assert (await env.client.retry(run.id)).id == (await env.client.retry(run.id)).id
 
 
-async def test_a_cancelled_run_goes_on_where_it_was():
+async def test_a_retry_of_a_cancelled_run_goes_on_where_that_was():
     async with Environment(told) as env:
         run = await env.client.start(told)
         await env.until_waiting(run)

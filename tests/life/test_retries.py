@@ -137,7 +137,7 @@ async def test_a_signal_that_was_taken_is_put_back_behind_those_that_were_sent_b
         assert await run.result() == ["a", "b"]
 
 
-async def test_a_hooks_payload_is_put_back_although_the_next_try_waits_for_other_things_before():
+async def test_a_hooks_payload_is_put_back_although_the_next_try_first_waits_for_other_things():
     tokens: list[str] = []
     failures: list[ConnectionError] = [ConnectionError()]
 
@@ -169,7 +169,7 @@ async def test_a_hooks_payload_is_put_back_although_the_next_try_waits_for_other
 
 
 @pytest.mark.parametrize("wait", ["0s", "2h"], ids=["during the pause", "after it"])
-async def test_a_token_resumes_its_hook_although_the_next_try_comes_to_it_by_another_way(wait):
+async def test_a_token_resumes_its_hook_although_the_next_try_comes_to_it_by_another_path(wait):
     tokens: list[str] = []
     failures: list[ConnectionError] = [ConnectionError()]
 

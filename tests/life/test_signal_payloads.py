@@ -49,7 +49,7 @@ async def approved() -> str:
     return f"{approval.by} {approval.cents}"
 
 
-async def test_a_match_passes_over_signals_that_differ_and_leaves_them_there():
+async def test_a_wait_with_match_leaves_signals_that_do_not_match_in_the_inbox():
     @workflow
     async def choosy() -> list[Any]:
         chosen = await holdfast.wait_for_signal("approved", match={"by": "manager"})
@@ -139,7 +139,7 @@ async def test_a_payload_that_does_not_fit_the_waiting_type_is_refused_at_delive
     [(Approval | Parcel, {"cents": 5}, Approval("Ada")), (Place, {"x": 1.5}, Place(1.5, 2.0))],
     ids=str,
 )
-async def test_what_fits_no_class_of_a_union_or_no_named_tuple_leaves_the_hook_open(type, misfit, fitting):
+async def test_a_payload_that_fits_no_class_of_a_union_or_no_named_tuple_leaves_the_hook_open(type, misfit, fitting):
     @workflow
     async def asks() -> bool:
         answer = holdfast.hook(name="answer", type=type)

@@ -343,7 +343,7 @@ async def test_a_body_can_signal_a_run_whatever_its_id_is():
         assert await run.result() == "on"
 
 
-async def test_a_signal_of_a_body_to_what_is_no_id_is_refused_where_it_is_sent():
+async def test_a_signal_from_a_body_to_an_invalid_id_is_refused_at_the_call():
     async with Environment(workflows=[told, tells]) as env:
         run = await env.client.start(tells, "a\0b")
         with pytest.raises(RunFailed, match="expected the id of a run"):

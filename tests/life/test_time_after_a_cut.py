@@ -90,7 +90,7 @@ async def test_a_wait_whose_timeout_made_a_run_fail_has_all_of_its_time_in_the_r
         assert await again.result() == "yes"
 
 
-async def test_such_a_wait_times_out_again_when_its_time_is_over():
+async def test_a_wait_whose_timeout_made_a_run_fail_times_out_again_in_the_retry_when_its_time_is_over():
     async with Environment(approving) as env:
         run = await env.client.start(approving)
         await run.wait()
@@ -118,7 +118,7 @@ def test_the_time_of_a_second_try_survives_a_crash_at_every_commit():
 
 
 @pytest.mark.parametrize("body", [in_a_timeout, in_a_wait_for])
-async def test_a_timeout_around_what_failed_leaves_the_retry_its_time(body: Callable[[], Awaitable[str]]):
+async def test_a_timeout_around_the_call_that_failed_counts_anew_in_the_retry(body: Callable[[], Awaitable[str]]):
     async with Environment(body) as env:
         run = await env.client.start(body)
         assert await run.wait() is RunStatus.FAILED
@@ -128,7 +128,7 @@ async def test_a_timeout_around_what_failed_leaves_the_retry_its_time(body: Call
         assert await again.result() == "in"
 
 
-async def test_a_sleep_beside_what_failed_runs_on():
+async def test_a_sleep_beside_the_call_that_failed_goes_on_counting():
     async with Environment(beside_a_sleep) as env:
         run = await env.client.start(beside_a_sleep)
         await run.wait()
@@ -139,7 +139,7 @@ async def test_a_sleep_beside_what_failed_runs_on():
         assert env.now == begun
 
 
-async def test_a_wait_that_has_come_to_its_default_comes_to_it_at_once():
+async def test_a_wait_that_ended_with_its_default_gives_it_at_once_in_the_retry():
     async with Environment(by_default) as env:
         run = await env.client.start(by_default)
         assert await run.wait() is RunStatus.FAILED

@@ -62,14 +62,14 @@ async def stopped() -> str:
     return "went on"
 
 
-async def test_a_compensation_that_fails_with_one_does_not_keep_the_others_from_being_called():
+async def test_a_compensation_that_fails_with_an_unprintable_error_does_not_keep_the_others_from_being_called():
     undone.clear()
     async with Environment([trip]) as env:
         await (await env.client.start(trip)).wait()
         assert undone == ["car", "hotel", "flight"]
 
 
-async def test_a_run_that_fails_with_one_says_so():
+async def test_a_run_that_fails_with_an_unprintable_error_names_its_class():
     async with Environment([trip]) as env:
         run = await env.client.start(trip)
         with pytest.raises(RunFailed, match="Mute without a printable message") as failed:
@@ -78,19 +78,19 @@ async def test_a_run_that_fails_with_one_says_so():
         assert "Mute without a printable message" in str(await env.client.explain(run.id))
 
 
-async def test_a_step_that_raises_one_beside_exceptions_fails():
+async def test_a_step_that_raises_an_unprintable_base_exception_fails():
     async with Environment([stopped]) as env:
         told = await (await env.client.start(stopped)).result()
         assert told == "<MuteStop without a printable message>"
 
 
-async def test_an_item_of_a_map_that_fails_with_one_is_collected_like_others():
+async def test_an_item_of_a_map_that_fails_with_an_unprintable_error_is_collected_like_others():
     async with Environment([mapped]) as env:
         found = await (await env.client.start(mapped)).result()
         assert found == ["0", "<Mute without a printable message>", "2"]
 
 
-async def test_the_journal_of_a_run_that_failed_with_one_is_replayed():
+async def test_the_journal_of_a_run_that_failed_with_an_unprintable_error_is_replayed():
     async with Environment([trip]) as env:
         run = await env.client.start(trip)
         await run.wait()

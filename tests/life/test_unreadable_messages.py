@@ -55,7 +55,7 @@ async def send(client: AsyncClient, run: AsyncRun[Any], payload: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [signalled, signalled_by_the_manager, hooked], ids=lambda body: body.name)
-async def test_what_was_sealed_by_a_key_that_a_worker_lacks_is_kept_for_one_that_has_it(url: str, body: Any):
+async def test_a_message_encrypted_with_a_key_that_a_worker_lacks_is_kept_for_a_worker_that_has_it(url: str, body: Any):
     async with AsyncClient(url, codec=AFTER) as sender:
         async with AsyncClient(url, codec=BEFORE) as client, Worker(client, workflows=[body]):
             run = await client.start(body)
@@ -113,7 +113,7 @@ def signal_of(type: Any) -> Workflow[[], str]:
     return body
 
 
-async def test_a_wait_that_has_set_a_signal_aside_expects_what_the_code_does_by_now(url: str):
+async def test_a_wait_that_has_set_a_signal_aside_goes_by_the_type_that_the_newest_code_expects(url: str):
     async with AsyncClient(url) as client:
         async with Worker(client, workflows=[signal_of(Approval)]):
             run = await client.start(signal_of(Approval))

@@ -166,7 +166,7 @@ async def test_an_item_from_a_body_has_no_step():
         assert {item.step async for item in run.stream("log")} == {None}
 
 
-async def test_the_next_attempt_of_a_step_resets_what_the_last_one_sent():
+async def test_the_next_attempt_of_a_step_resets_the_items_that_the_last_one_sent():
     @step(retry=Retry(attempts=2, initial="1m", jitter=0))
     async def flaky() -> None:
         holdfast.emit("words", "half")
@@ -193,7 +193,7 @@ async def test_the_next_attempt_of_a_step_resets_what_the_last_one_sent():
         assert any(item.reset for item in items)
 
 
-async def test_a_follower_of_a_chain_can_tell_a_step_from_that_of_another_life_which_it_must_not_drop():
+async def test_a_follower_can_tell_items_of_one_run_of_a_chain_from_those_of_another_run_s_step():
     @step(retry=Retry(attempts=2, initial="1m", jitter=0))
     async def flaky(month: int) -> None:
         holdfast.emit("words", month)
@@ -217,7 +217,7 @@ async def test_a_follower_of_a_chain_can_tell_a_step_from_that_of_another_life_w
         assert [item.value for item in kept] == [1, 2, 3]
 
 
-async def test_a_retry_sends_under_the_life_that_it_goes_on_with():
+async def test_items_of_a_retry_bear_the_origin_of_the_run_that_it_goes_on_with():
     @step(retry=Retry(attempts=1))
     async def sad_once() -> None:
         holdfast.emit("words", "sad")
@@ -250,7 +250,7 @@ async def test_a_typed_stream_yields_instances():
         assert [item.value async for item in run.stream("progress", type=Progress)] == [Progress(1, 2)]
 
 
-async def test_two_streams_of_a_run_are_apart():
+async def test_two_streams_of_a_run_do_not_mix():
     @workflow
     async def two() -> None:
         holdfast.emit("a", 1)
@@ -277,7 +277,7 @@ def test_values_and_streams_survive_a_crash_at_every_commit():
     assert_durable(telling, drive=drive)
 
 
-async def test_changes_end_with_the_run(url):
+async def test_changes_of_a_run_end_when_it_ends(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[telling]):
         run = await client.start(telling)
         await until_waiting(run)
@@ -303,7 +303,7 @@ async def test_a_stream_is_followed_live_on_every_store(url):
         assert await run.value("stage") == "done"
 
 
-async def test_what_steps_send_is_kept_in_order_on_every_store(url):
+async def test_items_sent_by_steps_are_kept_in_order_on_every_store(url):
     @step
     async def many() -> None:
         for number in range(200):
@@ -335,7 +335,7 @@ async def sender(how: str, in_step: bool, is_large: bool) -> None:
     ("how", "in_step"),
     [("emit", False), ("emit", True), ("set_value", False), ("set_value", True), ("signal", False), ("publish", False)],
 )
-async def test_what_cannot_be_sent_is_told_by_the_call_and_its_name(how, in_step, is_large):
+async def test_a_value_or_item_that_can_t_be_stored_is_reported_with_the_call_and_its_name(how, in_step, is_large):
     told = "5,000,004 bytes, more than the limit" if is_large else "object can't be stored"
     async with Environment(sender) as env:
         run = await env.client.start(sender, how, in_step, is_large)
@@ -343,7 +343,7 @@ async def test_what_cannot_be_sent_is_told_by_the_call_and_its_name(how, in_step
             await run.result()
 
 
-async def test_what_a_client_cannot_send_is_told_by_the_call_and_its_name():
+async def test_a_payload_that_a_client_can_t_store_is_reported_with_the_call_and_its_name():
     async with Environment(sender) as env:
         client = env.client
         run = await client.start(sender, "emit", False, False, delay="1d")

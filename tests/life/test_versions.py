@@ -57,19 +57,19 @@ async def patched_twice() -> list[bool]:
     return [first, second, holdfast.patched("two")]
 
 
-async def test_a_fresh_run_is_patched():
+async def test_a_new_run_takes_the_patched_way():
     async with Environment(after) as env:
         run = await env.client.start(after)
         await run.signal("go")
         assert await run.result() == ["new", "True"]
 
 
-async def test_the_answer_is_the_same_on_every_replay():
+async def test_patched_gives_the_same_answer_on_every_replay():
     async with Environment(patched_twice) as env:
         assert await (await env.client.start(patched_twice)).result() == [True, True, True]
 
 
-async def test_a_run_that_had_passed_the_point_goes_on_the_old_way(url):
+async def test_a_run_that_had_passed_the_patch_goes_on_the_old_way(url):
     async with AsyncClient(url) as client:
         async with Worker(client, workflows=[before]):
             run = await client.start(before)
@@ -79,7 +79,7 @@ async def test_a_run_that_had_passed_the_point_goes_on_the_old_way(url):
             assert await run.result(timeout=30) == ["old", "False"]
 
 
-async def test_a_run_that_had_not_passed_the_point_takes_the_new_way(url):
+async def test_a_run_that_had_not_passed_the_patch_takes_the_new_way(url):
     async with AsyncClient(url) as client:
         async with Worker(client, workflows=[before]):
             run = await client.start(before)
@@ -89,7 +89,7 @@ async def test_a_run_that_had_not_passed_the_point_takes_the_new_way(url):
             assert await run.result(timeout=30) == ["old", "True"]
 
 
-async def test_a_run_in_a_plain_body_is_patched_too():
+async def test_a_new_run_with_a_plain_body_takes_the_patched_way():
     @workflow
     def plain() -> bool:
         return holdfast.patched("one")

@@ -47,7 +47,7 @@ async def mapped_and_changed() -> None:
 
 
 @pytest.mark.parametrize("workflow_", [registered_and_changed, paid_and_changed, mapped_and_changed])
-def test_what_the_body_changes_later_does_not_change_what_is_undone(workflow_):
+def test_a_compensation_keeps_its_arguments_though_the_body_changes_them_later(workflow_):
     refunded.clear()
     with Environment(workflow_) as env:
         with pytest.raises(RunFailed):
@@ -56,7 +56,7 @@ def test_what_the_body_changes_later_does_not_change_what_is_undone(workflow_):
 
 
 @pytest.mark.parametrize("workflow_", [registered_and_changed, paid_and_changed])
-def test_that_survives_a_crash_at_every_commit(workflow_):
+def test_the_arguments_of_a_compensation_survive_a_crash_at_every_commit(workflow_):
     assert_durable(workflow_, effects=refunded)
 
 
@@ -109,7 +109,7 @@ async def misfit() -> None:
     await fail()
 
 
-def test_a_result_that_does_not_fit_what_undoes_it_is_told_with_the_run_s_error():
+def test_a_result_that_does_not_fit_its_compensation_is_reported_with_the_run_s_error():
     with Environment(misfit) as env:
         run = env.client.start(misfit)
         with pytest.raises(RunFailed) as raised:
@@ -127,7 +127,7 @@ async def returning() -> Any:
     return "a ticket" if refunded.get("mended") else Ticket()
 
 
-async def test_nothing_is_undone_of_a_run_whose_result_can_t_be_stored_and_its_retry_goes_on():
+async def test_a_run_whose_result_can_t_be_stored_is_not_compensated_and_can_be_retried():
     refunded.clear()
     async with Environment(returning) as env:
         run = await env.client.start(returning)

@@ -33,7 +33,7 @@ async def mapping(items: Any) -> list[int]:
     return await holdfast.map(double, items)
 
 
-async def test_what_can_t_be_mapped_over_is_named():
+async def test_mapping_over_something_that_is_no_collection_of_items_raises_an_error_that_names_it():
     async with Environment([mapping, double]) as env:
         run = await env.client.start(mapping, 5)
         with pytest.raises(RunFailed) as failed:
@@ -91,14 +91,14 @@ async def test_a_transactional_step_is_no_inline_step():
             await (await env.client.start(calling_a_transaction)).result()
 
 
-def test_a_version_that_is_no_text_is_named():
+def test_a_version_that_is_no_text_is_refused_by_its_value():
     with pytest.raises(DefinitionError, match="workflow 'numbered': version=2 can't be a name"):
 
         @workflow(version=2)  # type: ignore[call-overload]
         async def numbered() -> None: ...
 
 
-def test_what_a_function_has_set_on_itself_is_not_what_a_step_or_a_workflow_says():
+def test_attributes_that_a_function_has_set_on_itself_are_not_taken_for_options_of_a_step_or_workflow():
     """As decorators of others do: tenacity's `retry` sets one of that name."""
 
     async def fn() -> None: ...
@@ -119,14 +119,14 @@ async def test_a_fork_is_checked_against_what_workers_have_declared(input):
         assert await env.client.count(RunFilter()) == 1
 
 
-async def test_a_fork_with_other_arguments_takes_those(url):
+async def test_a_fork_with_other_arguments_uses_them(url):
     async with AsyncClient(url) as client, Worker(client, workflows=[double]):
         run = await client.start(double, 2)
         await run.result(timeout=30)
         assert await (await client.fork(run.id, input=(4,))).result(timeout=30) == 8
 
 
-async def test_a_run_that_does_not_exist_is_not_driven(database_url):
+async def test_driving_a_run_that_does_not_exist_is_refused(database_url):
     with pytest.raises(RunNotFound, match="'nobody'"):
         await Worker(database_url, workflows=[double]).drive("nobody")
 
@@ -136,7 +136,7 @@ def test_a_lease_lasts_a_second_at_least(database_url):
         Worker(database_url, workflows=[double], lease=0)
 
 
-def test_what_undoes_a_step_is_a_step_or_a_function():
+def test_a_compensation_is_a_step_or_a_function():
     with pytest.raises(DefinitionError, match="compensate=5"):
         step(compensate=5)(lambda: None)  # type: ignore[call-overload]
 
@@ -146,7 +146,7 @@ async def undone_by_a_workflow() -> None:
     holdfast.compensate(double, 1)
 
 
-async def test_a_workflow_is_neither_a_step_nor_what_undoes_one():
+async def test_a_workflow_is_neither_a_step_nor_a_compensation():
     with pytest.raises(DefinitionError, match="'double' is a workflow"):
         step(double)
     with pytest.raises(DefinitionError, match="'double' is a workflow"):
@@ -157,7 +157,7 @@ async def test_a_workflow_is_neither_a_step_nor_what_undoes_one():
         assert isinstance(failed.value.__cause__, DefinitionError)
 
 
-async def test_what_is_called_inline_is_a_function():
+async def test_an_inline_step_calls_a_function():
     async with Environment(calling_a_number) as env:
         run = await env.client.start(calling_a_number)
         with pytest.raises(RunFailed) as failed:
@@ -172,7 +172,7 @@ async def test_a_step_that_would_leave_the_process_fails_with_where_it_tried():
         assert "in leave" in traceback
 
 
-async def test_options_of_a_start_are_none_of_a_run_that_goes_on():
+async def test_options_of_a_start_are_refused_by_continue_as_new():
     @workflow
     async def later(n: int) -> int:
         if n:
