@@ -138,7 +138,7 @@ def _misfit(schema: Any, given: Any, root: Schema, path: str, depth: int) -> str
             reasons = [_misfit(one, given, root, path, depth + 1) for one in schema[word]]
             if reasons and all(reasons):
                 return reasons[0] if len(reasons) == 1 else f"{path}: {_shown(value)} fits none of {len(reasons)} kinds"
-    if "enum" in schema and not _is_one(schema, value):
+    if "enum" in schema and not _is_one(schema, value, is_strict):
         # In a model, an enum's member may be stored by its name, or have any value, which only the receiver knows.
         is_known = is_strict or isinstance(value, (int, float, type(None)))
         return f"{path}: {_shown(value)} is none of {schema['enum']}" if is_known else None
@@ -147,12 +147,14 @@ def _misfit(schema: Any, given: Any, root: Schema, path: str, depth: int) -> str
     return wrong or (_wrong_text(schema, value, path) if is_strict and value is given else None)
 
 
-def _is_one(schema: Schema, value: Any) -> bool:
+def _is_one(schema: Schema, value: Any, is_strict: bool) -> bool:
     known = schema["enum"]
-    if value in known:
+    # A Literal has no title. In place of its 1 the codec takes neither True nor 1.0.
+    is_class = "title" in schema
+    if any(one == value and (is_class or not is_strict or type(one) is type(value)) for one in known):
         return True
     # A combination of flags is one number.
-    is_number = "title" in schema and type(value) is int and all(type(one) is int for one in known)
+    is_number = is_class and type(value) is int and all(type(one) is int for one in known)
     return is_number and not value & ~functools.reduce(operator.or_, known, 0)
 
 
