@@ -53,7 +53,7 @@ def public(cls: type) -> dict[str, object]:
     }
 
 
-def test_both_clients_and_their_handles_offer_the_same():
+def test_both_clients_and_their_handles_have_the_same_methods():
     for slow, blocking in PAIRS:
         assert {NAMES.get(name, name) for name in public(slow)} == set(public(blocking)), slow
 
@@ -85,7 +85,7 @@ def test_a_run_is_started_watched_and_found_without_a_loop(blocking):
     assert blocking.workflows()[0].counts == {"completed": 1}
 
 
-def test_errors_come_through(blocking):
+def test_errors_reach_the_blocking_caller_unchanged(blocking):
     with pytest.raises(BadArguments):
         blocking.start(total, "one")
     run = blocking.start(total, 1)
@@ -118,7 +118,7 @@ def test_many_threads_share_one_client(blocking):
     assert (len(ids), len(set(ids))) == (20, 5)
 
 
-def test_threads_that_come_first_at_the_same_time_share_one_loop(monkeypatch):
+def test_threads_that_use_a_new_client_at_the_same_time_share_one_loop(monkeypatch):
     portal, pid = Portal(), os.getpid()
     both, is_done = threading.Barrier(2), threading.Event()
     asked: list[str] = []
@@ -156,14 +156,14 @@ def test_threads_that_come_first_at_the_same_time_share_one_loop(monkeypatch):
     assert len(set(found)) == 1
 
 
-def test_it_works_inside_a_running_loop(blocking):
+def test_a_blocking_client_works_inside_a_running_loop(blocking):
     async def main() -> str:
         return blocking.start(total, 1).id
 
     assert asyncio.run(main())
 
 
-def test_it_is_refused_on_its_own_loop():
+def test_a_blocking_client_is_refused_on_its_own_loop():
     portal = Portal()
 
     async def nested() -> None:
@@ -176,7 +176,7 @@ def test_it_is_refused_on_its_own_loop():
     portal.close(nothing)
 
 
-def test_it_is_refused_in_a_body(blocking):
+def test_a_blocking_client_is_refused_in_a_body(blocking):
     token = current_scope.set(object())
     try:
         with pytest.raises(IOInBody):
@@ -186,7 +186,7 @@ def test_it_is_refused_in_a_body(blocking):
     assert list(blocking.runs()) == []
 
 
-def test_one_that_was_never_used_says_in_a_body_what_to_do_there_before_anything_is_opened():
+def test_a_client_made_in_a_body_is_refused_with_advice_before_it_opens_anything():
     @workflow
     def body(what: str) -> None:
         client = Client("sqlite:///:memory:")
@@ -240,7 +240,7 @@ def test_a_call_under_way_when_the_client_is_closed_is_told_so(database_url):
     assert [type(error) for error in errors] == [ClientClosed, ClientClosed]
 
 
-def test_making_one_starts_no_thread(database_url):
+def test_making_a_blocking_client_starts_no_thread(database_url):
     before = set(threading.enumerate())
     client = Client(database_url)
     assert client.url == database_url
@@ -248,7 +248,7 @@ def test_making_one_starts_no_thread(database_url):
     assert set(threading.enumerate()) <= before
 
 
-def test_a_client_that_is_collected_ends_its_thread(database_url):
+def test_a_garbage_collected_client_ends_its_thread(database_url):
     client = Client(database_url)
     client.start(total, 1)
     thread = client._portal._here().thread
@@ -258,7 +258,7 @@ def test_a_client_that_is_collected_ends_its_thread(database_url):
     assert not thread.is_alive()
 
 
-def test_a_handle_keeps_its_client(database_url):
+def test_a_handle_keeps_its_client_alive(database_url):
     run = Client(database_url).start(total, 1)
     gc.collect()
     assert run.refresh().status is RunStatus.PENDING
@@ -270,7 +270,7 @@ def test_a_handle_keeps_its_client(database_url):
     [(lambda run: run.stream("words"), []), (lambda run: run.changes(), [RunStatus.CANCELLED])],
     ids=["a stream", "changes"],
 )
-def test_what_follows_a_run_keeps_its_client(database_url, follow, seen):
+def test_an_iterator_that_follows_a_run_keeps_its_client_alive(database_url, follow, seen):
     run = Client(database_url).start(total, 1)
     run.cancel()
     following = follow(run)

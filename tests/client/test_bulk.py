@@ -135,7 +135,7 @@ async def test_a_child_whose_failure_its_parent_keeps_is_retried_by_itself():
         assert sorted(weighed) == [-1, 1]
 
 
-async def test_one_whose_key_a_retry_has_already_is_not_counted_again():
+async def test_a_failed_run_whose_key_a_retry_has_taken_is_not_retried_by_a_filter_again():
     async with Environment(workflows=[broken]) as env:
         for key in ("one", "two"):
             await (await env.client.start(broken, key=key)).wait()
@@ -154,7 +154,7 @@ async def test_all_runs_of_a_filter_that_have_the_step_are_forked_and_counted():
         assert sorted(results) == [0, 1, 2, 7, 7]
 
 
-async def test_a_run_that_ended_in_the_turn_that_asked_for_the_step_keeps_no_other_from_being_forked():
+async def test_a_fork_by_a_filter_passes_by_a_run_whose_step_never_began():
     """Nobody waits for that step there; it is passed by as one that never asked for it."""
 
     @workflow
@@ -195,7 +195,7 @@ async def test_many_are_cancelled_and_retried_in_a_few_commits(client):
         assert client.store.stats.commits - before < 50
 
 
-async def test_an_error_about_one_of_many_is_raised(client, monkeypatch):
+async def test_an_error_about_one_of_many_runs_is_raised(client, monkeypatch):
     runs = await client.start_many(sleepy, [(n,) for n in range(3)])
     cancel_run = client.store.cancel_run
 
@@ -210,7 +210,7 @@ async def test_an_error_about_one_of_many_is_raised(client, monkeypatch):
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_one_that_is_deleted_while_many_are_cancelled_is_passed_by(client, monkeypatch, force):
+async def test_a_run_that_is_deleted_while_many_are_cancelled_is_passed_by(client, monkeypatch, force):
     runs = await client.start_many(sleepy, [(n,) for n in range(3)])
     cancel_run = client.store.cancel_run
 

@@ -9,7 +9,7 @@ from holdfast.model import RunStatus, Started, StepAsked
 from tests.client.hands import at, total
 
 
-async def test_a_handle_is_no_id_and_the_error_gives_the_id(client):
+async def test_a_handle_in_place_of_an_id_is_refused_with_its_id(client):
     run = await client.start(total, 1)
     for call in (client.cancel, client.retry, client.journal, client.explain):
         with pytest.raises(DefinitionError, match=f"is not a run's id; give its id, '{run.id}'"):
@@ -18,7 +18,7 @@ async def test_a_handle_is_no_id_and_the_error_gives_the_id(client):
 
 
 @pytest.mark.parametrize("run_id", [5, None, b"id", "\ud800"])
-async def test_what_is_no_id_is_refused(client, run_id):
+async def test_a_cancel_of_an_invalid_id_is_refused(client, run_id):
     with pytest.raises(DefinitionError, match="is not a run's id"):
         await client.cancel(run_id)
 
@@ -32,7 +32,7 @@ async def test_a_wrong_option_is_refused_and_nothing_is_cancelled(client, given)
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_the_reason_stays_with_a_run_that_had_not_begun(client, force):
+async def test_a_run_cancelled_before_it_began_keeps_the_reason(client, force):
     run = await client.start(total, 1)
     await run.cancel(reason="sold out", force=force)
     with pytest.raises(RunCancelled, match="was cancelled: sold out; "):

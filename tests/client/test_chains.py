@@ -99,7 +99,7 @@ async def stepping(count: int) -> int:
     return count
 
 
-async def test_whoever_waits_again_finds_the_last_run_also_if_the_one_that_was_the_last_is_deleted(database_url):
+async def test_a_repeated_wait_finds_the_last_run_though_the_one_last_known_was_deleted(database_url):
     async with AsyncClient(database_url) as client, Worker(client, workflows=[stepping]):
         run = await client.start(stepping, 0)
         ids = [run.id]
@@ -127,7 +127,7 @@ async def test_a_chain_whose_last_run_was_deleted_is_not_found(database_url):
             await (await client.get_run(run.id)).result(timeout=0)
 
 
-async def test_whoever_waits_again_begins_with_the_last_run_of_the_chain_that_is_known(database_url, monkeypatch):
+async def test_a_repeated_wait_begins_with_the_last_known_run_of_the_chain(database_url, monkeypatch):
     async with AsyncClient(database_url) as client, Worker(client, workflows=[hopping]):
         run = await client.start(hopping, 0)
         async for status in run.changes():

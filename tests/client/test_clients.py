@@ -43,7 +43,7 @@ def test_settings_are_read_when_they_are_needed_not_when_the_client_is_made(tmp_
     assert (client.url, client.namespace) == ("sqlite:///later.db", "shop")
 
 
-def test_wrong_arguments_of_a_client_are_refused_where_it_is_made():
+def test_wrong_arguments_of_a_client_are_refused_when_it_is_made():
     for options in ({"namespace": ""}, {"max_payload": 0}, {"codec": "json"}):
         with pytest.raises(DefinitionError):
             AsyncClient("sqlite:///x.db", **options)
@@ -53,7 +53,7 @@ def test_wrong_arguments_of_a_client_are_refused_where_it_is_made():
 
 
 @pytest.mark.parametrize("maker", [Client, AsyncClient, partial(Worker, workflows=[])])
-def test_an_address_that_is_no_text_is_refused_without_the_password_in_it(maker):
+def test_a_url_that_is_no_text_is_refused_without_showing_its_password(maker):
     dsn = PostgresDsn("postgresql://shop:secret@db.example.com/orders")
     with pytest.raises(DefinitionError, match=r"PostgresDsn.*str\(url\)") as refused:
         maker(dsn)
@@ -72,7 +72,7 @@ def test_an_address_that_is_no_text_is_refused_without_the_password_in_it(maker)
         (Codec(), 30, "40", 30),
     ],
 )
-def test_the_limit_of_a_codec_is_the_first_that_was_said(monkeypatch, codec, given, setting, limit):
+def test_max_payload_comes_from_the_codec_then_the_client_then_the_settings(monkeypatch, codec, given, setting, limit):
     if setting is not None:
         monkeypatch.setenv("HOLDFAST_MAX_PAYLOAD", setting)
     client = AsyncClient("sqlite:///:memory:", codec=codec, max_payload=given)
@@ -81,7 +81,7 @@ def test_the_limit_of_a_codec_is_the_first_that_was_said(monkeypatch, codec, giv
         client.codec.value(str).encode("x" * limit)
 
 
-def test_a_limit_leaves_a_codec_what_else_it_is():
+def test_a_limit_given_to_a_client_changes_nothing_else_of_its_codec():
     codec = Codec(chain=[Zstd(threshold=0)], pickle=True)
     long = codec.value(str).encode("x" * 100)
     limited = AsyncClient("sqlite:///:memory:", codec=codec, max_payload=70).codec
@@ -92,7 +92,7 @@ def test_a_limit_leaves_a_codec_what_else_it_is():
     assert codec.value(str).encode("x" * 100) == long
 
 
-async def test_a_worker_holds_to_the_limit_of_the_settings_with_a_codec_of_its_own(tmp_path, monkeypatch):
+async def test_a_worker_with_its_own_codec_keeps_to_the_limit_of_the_settings(tmp_path, monkeypatch):
     @step
     def write(size: int) -> str:
         return "x" * size
@@ -111,17 +111,17 @@ async def test_a_worker_holds_to_the_limit_of_the_settings_with_a_codec_of_its_o
             await runs[1].result(timeout=0)
 
 
-def test_a_schema_is_refused_where_there_is_no_such_thing():
+def test_a_schema_is_refused_by_a_store_without_schemas():
     with pytest.raises(DefinitionError, match="schema"):
         AsyncClient("sqlite:///x.db", schema="app")
 
 
-def test_an_address_that_no_store_has_is_refused_where_the_client_is_made():
+def test_a_url_that_names_no_store_is_refused_when_the_client_is_made():
     with pytest.raises(DefinitionError, match="there is no store for mysql://"):
         AsyncClient("mysql://shop@db/shop")
 
 
-def test_a_client_prints_whatever_its_settings_are_and_fixes_none_by_that(tmp_path, monkeypatch):
+def test_printing_a_client_works_with_wrong_settings_and_fixes_none_of_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     client = AsyncClient()
     monkeypatch.setenv("HOLDFAST_URL", "nowhere")
@@ -132,14 +132,14 @@ def test_a_client_prints_whatever_its_settings_are_and_fixes_none_by_that(tmp_pa
     assert repr(client) == "<AsyncClient sqlite:///later.db>"
 
 
-async def test_without_migrations_a_database_that_needs_them_is_refused_and_left_alone(tmp_path):
+async def test_a_client_that_may_not_migrate_refuses_an_old_database_and_leaves_it_alone(tmp_path):
     with pytest.raises(StoreError):
         async with AsyncClient(f"sqlite:///{tmp_path / 'x.db'}", migrate=False):
             pass
     assert not (tmp_path / "x.db").exists()
 
 
-async def test_the_first_use_opens_the_store_once_however_many_come(client, monkeypatch):
+async def test_many_first_calls_at_once_open_the_store_once(client, monkeypatch):
     opened = []
     store = client.store
     open_it = store.open
@@ -154,7 +154,7 @@ async def test_the_first_use_opens_the_store_once_however_many_come(client, monk
     assert opened == [1]
 
 
-async def test_whoever_opens_may_be_cancelled_and_the_others_go_on(client):
+async def test_a_cancelled_call_that_was_opening_the_store_does_not_disturb_the_others(client):
     first = asyncio.create_task(client.start(total, 1))
     second = asyncio.create_task(client.start(total, 2))
     await asyncio.sleep(0)
@@ -163,7 +163,7 @@ async def test_whoever_opens_may_be_cancelled_and_the_others_go_on(client):
     assert first.cancelled()
 
 
-async def test_an_opening_that_was_cancelled_with_all_tasks_is_tried_again_by_the_next_call(client):
+async def test_the_next_call_opens_the_store_after_an_opening_was_cancelled_with_all_its_tasks(client):
     first = asyncio.ensure_future(client.workers())
     # Two turns of the loop: the call begins, and then the opening that it asks for.
     await asyncio.sleep(0)
@@ -175,7 +175,7 @@ async def test_an_opening_that_was_cancelled_with_all_tasks_is_tried_again_by_th
     assert await client.workers() == []
 
 
-async def test_a_store_that_can_not_be_opened_is_tried_again_by_the_next_call(tmp_path):
+async def test_the_next_call_tries_again_to_open_a_store_that_could_not_be_opened(tmp_path):
     folder = tmp_path / "later"
     client = AsyncClient(f"sqlite:///{folder}/orders.db")
     with pytest.raises(StoreAway):
@@ -311,7 +311,7 @@ async def test_a_client_that_is_cancelled_while_it_is_entered_leaves_no_store_op
     ],
     ids=["start", "signal", "publish", "count"],
 )
-async def test_what_is_under_way_when_its_client_is_closed_says_so(database_url, ask):
+async def test_a_call_under_way_when_its_client_is_closed_raises_that_it_was_closed(database_url, ask):
     # At whichever point: from its beginning to what it asks of the store there may be several turns of the loop.
     told = 0
     for turns in range(12):

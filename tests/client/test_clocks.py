@@ -81,29 +81,29 @@ async def test_a_fork_is_stamped_by_the_store_s_clock(client, hands):
     assert all(map(is_of_the_store, stamps))
 
 
-async def test_what_is_pruned_by_a_duration_ended_so_long_ago_by_the_store_s_clock(client, hands):
+async def test_prune_measures_a_duration_by_the_store_s_clock(client, hands):
     await failed(client, hands)
     assert (await client.prune(older_than="10m")).runs == 0
     assert (await client.prune(older_than="0s")).runs == 1
 
 
-async def test_what_is_pruned_by_a_moment_ended_before_it(client, hands):
+async def test_prune_by_a_moment_deletes_runs_that_ended_before_it(client, hands):
     await failed(client, hands)
     now = await client.now()
     assert (await client.prune(older_than=now - timedelta(minutes=10))).runs == 0
     assert (await client.prune(older_than=now)).runs == 1
 
 
-async def test_a_client_tells_the_store_s_time(client):
+async def test_a_client_gives_the_store_s_time(client):
     assert is_of_the_store(instant_of(await client.now()))
 
 
-async def test_how_long_something_takes_yet_is_told_by_the_store_s_clock(client):
+async def test_explain_measures_remaining_time_by_the_store_s_clock(client):
     run = await client.start(total, 1, delay="10m")
     assert "in 10m" in str(await client.explain(run.id)) or "in 9m" in str(await client.explain(run.id))
 
 
-async def test_the_time_is_that_of_a_caller_s_own_database_too(postgres: Databases):
+async def test_a_store_on_a_caller_s_connection_gives_the_time_of_that_database(postgres: Databases):
     url = postgres.create_database()
     async with AsyncClient(url) as client:
         store = client.store

@@ -92,7 +92,7 @@ async def test_a_fork_has_a_child_and_a_wait_of_its_own_for_those_open_at_the_cu
         assert await other.result(timeout="1d") == ["child", "now"]
 
 
-async def test_a_signal_is_not_held_against_a_wait_that_matches_on_something_else() -> None:
+async def test_a_signal_is_not_set_aside_by_a_wait_that_it_does_not_match() -> None:
     async with Environment([two_kinds]) as env:
         run = await env.client.start(two_kinds)
         await env.until_waiting(run)

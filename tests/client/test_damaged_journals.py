@@ -18,7 +18,7 @@ async def failed(client, hands):
     return run
 
 
-async def test_what_reads_it_names_the_run_and_the_row(client, hands):
+async def test_reading_a_damaged_journal_raises_an_error_that_names_the_run_and_the_row(client, hands):
     run = await failed(client, hands)
     for call in (
         client.journal(run.id),
@@ -30,13 +30,13 @@ async def test_what_reads_it_names_the_run_and_the_row(client, hands):
             await call
 
 
-async def test_a_fork_from_the_start_needs_no_journal(client, hands):
+async def test_a_run_with_a_damaged_journal_can_be_forked_from_the_start(client, hands):
     run = await failed(client, hands)
     again = await client.fork(run.id)
     assert (await again.refresh()).record.forked_from == run.id
 
 
-async def test_of_a_blocked_run_the_stored_reason_is_told(client, hands):
+async def test_explain_gives_the_stored_reason_of_a_blocked_run_with_a_damaged_journal(client, hands):
     run = await client.start(total, 1)
     claimed = await hands.claim(run.id)
     change = RowChange(status=RunStatus.WAITING, release=True, blocked="NotDecodable: as the worker has found")
@@ -48,7 +48,7 @@ async def test_of_a_blocked_run_the_stored_reason_is_told(client, hands):
     assert str(told).count("can't be read") == 0
 
 
-async def test_of_another_run_it_is_told_beside_what_its_row_says(client, hands):
+async def test_explain_mentions_a_damaged_journal_beside_the_run_s_status(client, hands):
     run = await failed(client, hands)
     told = await client.explain(run.id)
     assert told.reason == "ended"
@@ -56,7 +56,7 @@ async def test_of_another_run_it_is_told_beside_what_its_row_says(client, hands)
     assert f"But the journal of run {run.id} can't be read at row 0" in str(told)
 
 
-async def test_whoever_waits_for_a_cancelled_one_hears_that_it_was_cancelled(client, hands):
+async def test_waiting_for_a_cancelled_run_with_a_damaged_journal_raises_run_cancelled(client, hands):
     run = await client.start(total, 1)
     await hands.claim(run.id)
     await client.cancel(run.id, force=True)
@@ -65,7 +65,7 @@ async def test_whoever_waits_for_a_cancelled_one_hears_that_it_was_cancelled(cli
         await run.result()
 
 
-async def test_a_prune_leaves_it_and_says_so(client, hands, tmp_path):
+async def test_a_prune_leaves_a_run_with_a_damaged_journal_and_says_so(client, hands, tmp_path):
     bad = await failed(client, hands)
     good = await client.start(total, 1)
     await hands.complete(good.id, 3)
@@ -77,7 +77,7 @@ async def test_a_prune_leaves_it_and_says_so(client, hands, tmp_path):
     assert (await client.prune(older_than=0)).runs == 1
 
 
-async def test_retries_and_forks_by_a_filter_pass_it_by(client, hands):
+async def test_retries_and_forks_by_a_filter_pass_by_a_run_with_a_damaged_journal(client, hands):
     await failed(client, hands)
     other = await client.start(total, 1)
     await hands.fail(other.id, ValueError("no"))

@@ -86,7 +86,7 @@ def why(
         (record(**PARKED, blocked="I/O"), (worker(),), "when it goes on"),
     ],
 )
-def test_a_cancel_that_nobody_has_delivered_yet_is_told_with_what_to_do(run, workers, when):
+def test_a_cancel_that_was_not_delivered_yet_is_explained_with_advice(run, workers, when):
     asked = Message(1, "r1", "cancel", None, b"sold out", T)
     _, text, _ = why(run, Started(T, b""), workers=workers, cancel=asked)
     told = f"A cancel was asked for (sold out) at 2030-01-01 11:59:00 UTC and is delivered {when}; a cancel with "
@@ -94,7 +94,7 @@ def test_a_cancel_that_nobody_has_delivered_yet_is_told_with_what_to_do(run, wor
     assert "force=True, or in a shell `holdfast cancel --force r1`, ends it at once." in text
 
 
-def test_a_cancel_that_has_been_delivered_is_told_once():
+def test_a_delivered_cancel_is_mentioned_once():
     asked = Message(1, "r1", "cancel", None, b"", T)
     _, text, _ = why(record(**BEGUN), Started(T, b""), Cancel(T, None), cancel=asked)
     assert "was cancelled" in text
@@ -114,7 +114,7 @@ def test_a_failed_run_tells_its_error_and_the_way_on():
     assert details["error"] == "ValueError: no"
 
 
-def test_a_due_run_without_a_worker_tells_in_which_namespace_it_looked():
+def test_a_due_run_without_a_worker_names_the_namespace_that_was_looked_at():
     assert "no worker is alive in the namespace 'shop'" in why(record(), workers=())[1]
 
 
@@ -192,7 +192,7 @@ def test_a_sleeping_run_tells_until_when():
     assert details["until"] == LATER
 
 
-def test_of_a_run_of_which_only_its_time_is_known_nothing_else_is_said():
+def test_a_run_of_which_only_its_due_time_is_known_is_explained_as_sleeping():
     """A wait for a signal without type= is not in the store: with a timeout it looks like a sleep."""
     assert why(record(**PARKED, due_at=LATER), Started(T, b""))[1].endswith(
         " sleeps until 2030-01-01 14:00:00 UTC, in 2h."
@@ -206,19 +206,19 @@ def test_a_parked_run_without_a_time_waits_for_a_message():
 
 
 @pytest.mark.parametrize("run", [record(**PARKED, due_at=None), record(**PARKED, due_at=LATER), record(**BEGUN)])
-def test_what_was_sent_and_not_read_is_told_with_its_name(run):
+def test_unread_messages_are_named(run):
     unread = [Unread("signal", "Go", 1), Unread("hook", "confirm", 2)]
     _, text, details = why(run, Started(T, b""), unread=unread)
     assert text.endswith(" In its inbox, sent and not read: signal 'Go' (1), hook 'confirm' (2).")
     assert details["unread"] == tuple(unread)
 
 
-def test_of_many_names_the_first_ones_are_told():
+def test_the_first_of_many_names_are_shown():
     _, text, _ = why(record(**PARKED), Started(T, b""), unread=[Unread("signal", f"s{n}", 1) for n in range(6)])
     assert text.endswith("signal 's4' (1), and more.")
 
 
-def test_what_a_run_waits_for_is_named_with_what_it_must_hold():
+def test_a_wait_is_named_with_its_match():
     waits = [
         WaitRecord(
             run_id="r1", number=1, kind="event", name="paid", match=b'{"order":7}', schema=None, expires_at=None,
@@ -242,7 +242,7 @@ def test_what_a_run_waits_for_is_named_with_what_it_must_hold():
     assert f"{words}, and wakes at the latest at 2030-01-01 " in text
 
 
-def test_what_a_run_waits_for_is_told_in_plain_data_and_times():
+def test_the_match_of_a_wait_is_shown_as_plain_data_and_times():
     wait = WaitRecord(
         run_id="r1", number=1, kind="hook", name="paid", match=b'{"order":7}', schema=b'{"type":"string"}',
         expires_at=instant_of(LATER), registered_at=T,
@@ -310,7 +310,7 @@ def test_a_run_in_its_first_turn_is_held_by_its_worker():
     assert "its first steps execute or stand in line for a thread, or it waits for a short timer" in text
 
 
-def test_a_worker_that_is_late_to_renew_its_lease_is_told_with_when_it_was_last_heard_of():
+def test_a_worker_that_is_late_to_renew_its_lease_is_shown_with_its_last_renewal():
     late = structs.replace(worker(), renewed_at=NOW - timedelta(seconds=20), lease_until=NOW + timedelta(seconds=10))
     where = "held on worker w1 (host anvil, pid 42, last heard of at 2030-01-01 11:59:40 UTC)"
     assert where in why(record(**BEGUN), workers=(late,))[1]
@@ -322,7 +322,7 @@ def test_a_run_whose_worker_died_is_taken_over():
     assert "was held by worker gone, which is gone; the next of 1 live worker to look takes it over." in text
 
 
-def test_a_run_whose_worker_died_and_whom_nobody_else_knows_says_so():
+def test_a_run_whose_worker_died_and_that_no_other_worker_serves_says_so():
     _, text, _ = why(record(**{**BEGUN, "owner": "gone"}), workers=())
     assert "no worker is alive in the namespace 'shop'; it is taken over when a worker that knows it starts" in text
 
@@ -349,7 +349,7 @@ def test_a_run_that_was_joined_by_its_key_is_not_named_by_an_id_that_no_run_has(
     assert "waits for a run of 'ship' that it joined by its key or the child run r1.ship:1." in text
 
 
-def test_crashes_a_cancel_and_a_deadline_are_told_beside_the_reason():
+def test_crashes_a_cancel_and_a_deadline_are_mentioned_beside_the_reason():
     _, crashed, _ = why(record(crashes=2))
     assert "taken its worker down 2 times without progress" in crashed
     _, cancelled, _ = why(record(**BEGUN), Started(T, b""), Cancel(T, "sold out"), StepAsked("undo", b""))
@@ -358,7 +358,7 @@ def test_crashes_a_cancel_and_a_deadline_are_told_beside_the_reason():
     assert "Its deadline is 2030-01-01 14:00:00 UTC." in late
 
 
-async def test_the_client_brings_what_the_answer_needs(client, hands):
+async def test_the_client_reads_all_that_explain_needs(client, hands):
     run = await client.start(total, 1)
     assert (await client.explain(run.id)).reason is Reason.NO_WORKER
     await hands.register()
@@ -380,5 +380,5 @@ def test_a_parked_run_that_no_live_worker_knows_says_so():
     assert "knowing: total version 2" in text
 
 
-def test_a_parked_run_that_a_live_worker_knows_does_not_name_it():
+def test_a_parked_run_that_a_live_worker_serves_does_not_name_that_worker():
     assert "No live worker" not in why(record(**PARKED, due_at=None), Started(T, b""))[1]

@@ -13,7 +13,7 @@ from holdfast.store import open_store
 from tests.client.hands import total
 
 
-async def test_changes_are_followed_when_the_store_is_back(client, hands, monkeypatch):
+async def test_following_changes_goes_on_when_the_store_is_back(client, hands, monkeypatch):
     monkeypatch.setattr(streams, "POLL", 0.01)
     run = await client.start(total, 1)
     changes = run.changes()
@@ -23,7 +23,7 @@ async def test_changes_are_followed_when_the_store_is_back(client, hands, monkey
     assert [status async for status in changes] == [RunStatus.COMPLETED]
 
 
-async def test_a_stream_is_followed_when_the_store_is_back(client, hands, monkeypatch):
+async def test_following_a_stream_goes_on_when_the_store_is_back(client, hands, monkeypatch):
     monkeypatch.setattr(streams, "POLL", 0.01)
     run = await client.start(total, 1)
     await hands.complete(run.id, 1)
@@ -44,7 +44,7 @@ def go_away(monkeypatch, store, method):
 
 
 @pytest.mark.parametrize("what", ["changes", "stream"])
-async def test_whoever_follows_hears_that_the_client_was_closed_though_its_store_lives_on(
+async def test_a_follower_is_told_that_its_client_was_closed_though_the_store_stays_open(
     database_url, monkeypatch, what
 ):
     monkeypatch.setattr(streams, "POLL", 0.01)

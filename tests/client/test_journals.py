@@ -52,7 +52,7 @@ async def test_an_entry_prints_as_one_readable_line(client, hands):
     assert all("\n" not in line for line in lines)
 
 
-async def test_what_can_not_be_decoded_is_given_as_bytes(client, hands):
+async def test_a_value_that_can_t_be_decoded_is_given_as_bytes(client, hands):
     run = await client.start(total, 1)
     claimed = await hands.claim(run.id)
     await hands.write(claimed, StepCompleted(at(), "add", 1, b"\x00what"))
@@ -60,7 +60,7 @@ async def test_what_can_not_be_decoded_is_given_as_bytes(client, hands):
     assert entry.value == b"\x00what"
 
 
-async def test_a_run_never_begun_has_an_empty_journal_and_a_missing_one_none(client):
+async def test_a_run_that_never_began_has_an_empty_journal_and_a_missing_run_has_none(client):
     run = await client.start(total, 1)
     assert await client.journal(run.id) == []
     with pytest.raises(RunNotFound):

@@ -13,12 +13,12 @@ def levels(*runs: SimpleNamespace) -> list[list[str]]:
     return [[one.id for one in level] for level in _parents_first(runs)]
 
 
-def test_parents_come_before_their_children_and_those_whose_parent_is_not_meant_come_first():
+def test_levels_put_parents_before_children_and_runs_with_a_parent_outside_the_list_first():
     found = levels(run("grandchild", "child"), run("child", "parent"), run("parent"), run("other", "not meant"))
     assert found == [["parent", "other"], ["child"], ["grandchild"]]
 
 
-def test_runs_that_are_said_to_be_their_own_parents_are_not_waited_for():
+def test_levels_end_with_runs_that_are_their_own_ancestors():
     assert levels(run("own", "own"), run("one", "two"), run("two", "one"), run("plain")) == [
         ["plain"],
         ["own", "one", "two"],

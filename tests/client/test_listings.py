@@ -23,7 +23,7 @@ async def keep(order: dict[str, Any]) -> None: ...
 async def plan(days: dict[date, str], seats: dict[int, str], odd: Any = None) -> None: ...
 
 
-async def test_iterating_gives_every_run_newest_first_whatever_the_pages(client):
+async def test_iterating_gives_every_run_newest_first_whatever_the_page_size(client):
     runs = await client.start_many(total, [(n,) for n in range(250)])
     seen = [run.id async for run in client.runs()]
     assert seen == [run.id for run in reversed(runs)]
@@ -59,7 +59,7 @@ async def found(client, **where):
     return [run.id async for run in client.runs(RunFilter(**where))]
 
 
-async def test_input_goes_by_the_names_of_all_arguments(client, hands):
+async def test_a_filter_by_input_finds_arguments_by_name_however_they_were_passed(client, hands):
     await hands.register(workflows=[total])
     one = await client.start(total, 1, 2)
     two = await client.start("total", 2, b=2)
@@ -69,7 +69,9 @@ async def test_input_goes_by_the_names_of_all_arguments(client, hands):
     assert await found(client, input={"a": 2, "c": 2}) == []
 
 
-async def test_a_dict_whose_keys_are_no_text_is_the_same_by_whichever_start(client, hands):
+async def test_a_filter_by_input_finds_a_dict_with_keys_that_are_no_text_after_a_start_by_name_or_function(
+    client, hands
+):
     await hands.register(workflows=[plan])
     days, seats = {date(2026, 1, 31): "off", date(2026, 2, 1): "on"}, {1: "Ada", 2: "Ben"}
     by_function = await client.start(plan, days, seats)
@@ -89,7 +91,7 @@ async def test_a_client_knows_the_names_of_what_it_has_started(client):
     assert await client.cancel(RunFilter(input={"a": 1})) == 2
 
 
-async def test_a_workflow_in_the_filter_brings_the_names_where_no_worker_has(client, database_url):
+async def test_a_workflow_in_a_filter_gives_the_argument_names_if_no_worker_has_registered_it(client, database_url):
     run = await client.start(total, 1)
     async with AsyncClient(database_url) as other:
         assert await found(other, workflow=total, input={"a": 1}) == [run.id]
@@ -97,7 +99,9 @@ async def test_a_workflow_in_the_filter_brings_the_names_where_no_worker_has(cli
 
 
 @pytest.mark.parametrize("workflow", [None, "total"])
-async def test_arguments_whose_names_nobody_has_said_are_an_error_that_changes_nothing(client, database_url, workflow):
+async def test_a_filter_by_input_raises_and_changes_nothing_if_argument_names_are_unknown(
+    client, database_url, workflow
+):
     run = await client.start(total, 1)
     where = RunFilter(workflow=workflow, input={"a": 1})
     async with AsyncClient(database_url) as other:
@@ -118,7 +122,7 @@ async def test_arguments_whose_names_nobody_has_said_are_an_error_that_changes_n
         assert await found(other, input={"a": 1}) == [run.id]
 
 
-async def test_arguments_that_are_stored_by_name_are_found_whoever_knows_their_workflow(client, database_url):
+async def test_a_filter_by_input_finds_arguments_stored_by_name_without_knowing_the_workflow(client, database_url):
     @workflow
     async def named(*, a: int) -> None: ...
 
@@ -128,7 +132,7 @@ async def test_arguments_that_are_stored_by_name_are_found_whoever_knows_their_w
         assert await found(other, input={"b": 1}) == []
 
 
-async def test_a_run_that_what_is_known_rules_out_needs_no_names(client, database_url):
+async def test_a_filter_by_input_needs_no_names_for_a_run_that_other_arguments_rule_out(client, database_url):
     @workflow
     async def mixed(a: int, *, b: int) -> None: ...
 
@@ -158,12 +162,12 @@ async def test_input_is_read_through_the_codec(database_url):
         ({"key": "\ud800"}, "expected text"),
     ],
 )
-def test_a_filter_of_the_wrong_kind_is_refused_where_it_is_written(given, said):
+def test_a_filter_with_a_field_of_the_wrong_type_is_refused_when_it_is_made(given, said):
     with pytest.raises(DefinitionError, match=said):
         RunFilter(**given)
 
 
-async def test_what_can_not_be_filtered_by_is_refused_where_it_is_written(client):
+async def test_a_filter_with_an_invalid_value_is_refused_at_the_call(client):
     with pytest.raises(DefinitionError, match="'done' is not a valid RunStatus; expected any of pending, running"):
         client.runs(RunFilter(status="done"))
     with pytest.raises(BadDuration, match="since"):

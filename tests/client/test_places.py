@@ -37,27 +37,27 @@ async def started(client, *args, **kwargs):
     return (await (await client.start_call(*args, **kwargs)).refresh()).record
 
 
-async def test_its_own_version_is_taken_where_nobody_registered_any(client):
+async def test_a_start_takes_the_workflow_s_own_version_if_no_version_was_ever_registered(client):
     assert await version(client, pack_1, "a") == "1"
 
 
-async def test_its_own_version_is_taken_where_a_live_worker_has_it(client, hands):
+async def test_a_start_takes_the_workflow_s_own_version_if_a_live_worker_has_it(client, hands):
     await hands.register(workflows=[pack_1, pack_2])
     assert await version(client, pack_1, "a") == "1"
 
 
-async def test_the_newest_that_live_workers_have_is_taken_where_they_lack_its_own(client, hands):
+async def test_a_start_takes_the_newest_version_of_live_workers_if_they_lack_the_workflow_s_own(client, hands):
     await hands.register(workflows=[pack_1])
     assert await version(client, pack_2, "a", True) == "1"
 
 
-async def test_the_one_registered_last_is_the_newest(client, hands):
+async def test_the_version_registered_last_is_the_newest(client, hands):
     await hands.register(Lane("pack", "b"))
     await Hands(client, "other").register(Lane("pack", "a"))
     assert await version(client, "pack", "x") == "a"
 
 
-async def test_a_version_whose_workers_are_gone_is_not_taken_while_others_live(client, hands):
+async def test_a_start_takes_no_version_whose_workers_are_gone_while_others_live(client, hands):
     other = Hands(client, "other")
     await hands.register(workflows=[pack_1])
     await other.register(workflows=[pack_2])
@@ -66,7 +66,7 @@ async def test_a_version_whose_workers_are_gone_is_not_taken_while_others_live(c
     assert await version(client, "pack", "a") == "1"
 
 
-async def test_with_nobody_alive_the_newest_ever_registered_is_taken(client, hands):
+async def test_a_start_takes_the_newest_version_ever_registered_if_no_worker_is_alive(client, hands):
     await hands.register(workflows=[pack_1])
     await Hands(client, "other").register(workflows=[pack_2])
     for worker_id in ("hands", "other"):
@@ -76,21 +76,21 @@ async def test_with_nobody_alive_the_newest_ever_registered_is_taken(client, han
         await version(client, pack_1, "a")
 
 
-async def test_another_version_brings_its_own_options(client, hands):
+async def test_a_start_in_another_version_uses_the_options_of_that_version(client, hands):
     await hands.register(workflows=[pack_1])
     record = (await (await client.start(pack_2, "a", True)).refresh()).record
     assert (record.version, record.queue) == ("1", "old")
     assert record.deadline_at - record.created_at == timedelta(minutes=5)
 
 
-async def test_arguments_that_the_version_taken_has_no_place_for_are_refused(client, hands):
+async def test_arguments_that_the_chosen_version_has_no_parameters_for_are_refused(client, hands):
     await hands.register(workflows=[pack_2])
     with pytest.raises(BadArguments, match=r"pack\(\) is started in version '2'.*fragile.*version '1' first"):
         await client.start(pack_1, "a")
     assert [run async for run in client.runs()] == []
 
 
-async def test_a_retry_goes_on_in_its_own_version_while_that_is_served(client, hands):
+async def test_a_retry_keeps_its_run_s_version_while_a_worker_serves_it(client, hands):
     await hands.register(workflows=[pack_1, pack_2])
     run = await client.start(pack_1, "a")
     await client.cancel(run.id)
@@ -100,7 +100,7 @@ async def test_a_retry_goes_on_in_its_own_version_while_that_is_served(client, h
     assert (record.version, record.queue) == ("2", "new")
 
 
-async def test_a_retry_and_a_fork_keep_their_version_where_nobody_is_alive_to_tell(client, hands):
+async def test_a_retry_and_a_fork_keep_their_run_s_version_if_no_worker_is_alive(client, hands):
     await hands.register(workflows=[pack_1])
     run = await client.start(pack_1, "a")
     await client.cancel(run.id)
@@ -111,7 +111,7 @@ async def test_a_retry_and_a_fork_keep_their_version_where_nobody_is_alive_to_te
     assert (await (await client.fork(run.id)).refresh()).record.version == "1"
 
 
-async def test_a_fork_from_the_start_with_arguments_for_another_version_runs_on_that(client, hands):
+async def test_a_fork_from_the_start_with_arguments_for_another_version_runs_in_that_version(client, hands):
     await hands.register(workflows=[pack_1, pack_2])
     run = await client.start(pack_1, "a")
     fork = await client.fork(run.id, input=("a", True, "note"), workflow=pack_2)
@@ -119,7 +119,7 @@ async def test_a_fork_from_the_start_with_arguments_for_another_version_runs_on_
     assert (record.version, record.queue) == ("2", "new")
 
 
-async def test_a_fork_from_the_start_by_another_version_runs_on_that_with_the_arguments_there_were(client, hands):
+async def test_a_fork_from_the_start_by_another_version_keeps_the_run_s_arguments(client, hands):
     await hands.register(workflows=[pack_1, pack_2])
     run = await client.start(pack_1, "a", True)
     fork = await client.fork(run.id, workflow=pack_2)
@@ -127,7 +127,7 @@ async def test_a_fork_from_the_start_by_another_version_runs_on_that_with_the_ar
     assert (record.version, record.queue, record.input) == ("2", "new", (await run.refresh()).record.input)
 
 
-async def test_a_fork_by_a_version_that_can_t_take_the_arguments_there_were_is_refused(client, hands):
+async def test_a_fork_by_a_version_that_can_t_take_the_run_s_arguments_is_refused(client, hands):
     await hands.register(workflows=[pack_1, pack_2])
     fitting, run = await client.start(pack_1, "a", True), await client.start(pack_1, "a")
     for which in (run.id, RunFilter(workflow=pack_1)):
@@ -136,7 +136,7 @@ async def test_a_fork_by_a_version_that_can_t_take_the_arguments_there_were_is_r
     assert {one.id async for one in client.runs()} == {fitting.id, run.id}
 
 
-async def test_a_fork_whose_version_can_t_take_its_arguments_is_refused(client, hands):
+async def test_a_fork_with_new_arguments_that_its_version_can_t_take_is_refused(client, hands):
     await hands.register(workflows=[pack_1])
     run = await client.start(pack_1, "a")
     with pytest.raises(BadArguments, match="pack"):
@@ -152,19 +152,19 @@ async def test_a_fork_by_another_workflow_than_the_runs_own_is_refused(client, h
     assert [one.id async for one in client.runs()] == [run.id]
 
 
-async def test_what_a_workflow_declares_holds_for_runs_started_by_its_name(client, hands):
+async def test_the_declared_options_of_a_workflow_hold_for_runs_started_by_its_name(client, hands):
     await hands.register(workflows=[ship])
     record = (await (await client.start("ship", "here")).refresh()).record
     assert (record.version, record.queue, record.retention) == ("2", "parcels", microseconds("1d"))
     assert record.deadline_at - record.created_at == timedelta(hours=1)
 
 
-async def test_for_ever_is_declared_too(client, hands):
+async def test_a_declared_retention_for_ever_holds_for_runs_started_by_name(client, hands):
     await hands.register(workflows=[pack_2])
     assert (await (await client.start("pack", "a", True)).refresh()).record.retention is None
 
 
-async def test_options_win_over_what_is_declared(client, hands):
+async def test_options_of_a_start_by_name_override_the_declared_ones(client, hands):
     await hands.register(workflows=[ship])
     record = (await (await client.start("ship", "here", deadline="2h", queue="slow", retention=None)).refresh()).record
     assert (record.queue, record.retention) == ("slow", None)
@@ -199,21 +199,23 @@ async def test_arguments_that_do_not_fit_are_refused_at_the_start(client, hands,
         (("aGk=", {"x": "y"}), r"argument 'names': \$\.key\('x'\): expected integer"),
     ],
 )
-async def test_texts_and_keys_that_the_body_could_not_read_are_refused_at_the_start(client, hands, args, said):
+async def test_texts_and_dict_keys_that_do_not_fit_the_declared_types_are_refused_at_the_start(
+    client, hands, args, said
+):
     await hands.register(workflows=[sealed])
     with pytest.raises(BadArguments, match=said):
         await client.start("sealed", *args)
     assert [run async for run in client.runs()] == []
 
 
-async def test_one_that_does_not_fit_of_many_is_named(client, hands):
+async def test_start_many_by_name_names_the_item_whose_arguments_do_not_fit(client, hands):
     await hands.register(workflows=[total])
     with pytest.raises(BadArguments) as refused:
         await client.start_many("total", [(1,), (1, 2, 3)])
     assert "item 1 of start_many; nothing was started" in "\n".join(refused.value.__notes__)
 
 
-async def test_arguments_that_fit_are_read_by_the_signature(client, hands):
+async def test_arguments_of_a_start_by_name_are_read_by_the_signature(client, hands):
     await hands.register(workflows=[total])
     run = await client.start("total", 1, b=2, tags={"a": "b"})
     record = (await run.refresh()).record
@@ -221,21 +223,21 @@ async def test_arguments_that_fit_are_read_by_the_signature(client, hands):
     assert client.codec.arguments(total.fn).unpack(client.codec.open(record.input)) == ((1, 2), {})
 
 
-async def test_whatever_is_given_is_kept_where_no_parameters_are_known(client, hands):
+async def test_a_start_by_name_keeps_any_arguments_if_the_parameters_are_not_known(client, hands):
     await hands.register(Lane("total", "1"))
     run = await client.start("total", 1, b=2)
     record = (await run.refresh()).record
     assert client.codec.arguments(total.fn).unpack(client.codec.open(record.input)) == ((1,), {"b": 2})
 
 
-async def test_values_given_without_their_types_are_read_by_the_annotations(client, hands):
+async def test_arguments_sent_without_their_types_are_read_by_the_annotations(client, hands):
     await hands.register(workflows=[moved])
     given = (datetime(2030, 1, 1, tzinfo=UTC), (1, 2), {"a"}, (1, "x"))
     record = (await (await client.start("moved", *given)).refresh()).record
     assert client.codec.arguments(moved.fn).unpack(client.codec.open(record.input)) == (given, {})
 
 
-async def test_a_worker_that_is_seen_alive_is_not_asked_about_at_each_start(client, hands):
+async def test_starts_by_name_while_a_worker_is_known_to_be_alive_read_nothing_from_the_store(client, hands):
     await hands.register(workflows=[total])
     await client.start(total, 1)
     before = client.store.stats.reads
@@ -248,7 +250,7 @@ async def test_a_worker_that_is_seen_alive_is_not_asked_about_at_each_start(clie
 async def filed(id: str, key: str = "", tags: str = "") -> None: ...
 
 
-async def test_no_argument_of_a_call_that_came_as_data_is_taken_for_an_option(client, hands):
+async def test_start_call_takes_no_argument_for_an_option(client, hands):
     await hands.register(workflows=[filed])
     given = {"id": "a", "key": "b", "tags": "c"}
     record = await started(client, "filed", kwargs=given, options=StartOptions(key="order-42"))
@@ -256,7 +258,7 @@ async def test_no_argument_of_a_call_that_came_as_data_is_taken_for_an_option(cl
     assert (record.key, dict(record.tags)) == ("order-42", {})
 
 
-async def test_arguments_of_such_a_call_are_checked_as_others_are(client, hands):
+async def test_start_call_checks_arguments_as_start_does(client, hands):
     await hands.register(workflows=[filed])
     with pytest.raises(BadArguments):
         await client.start_call("filed", kwargs={"number": 1})
@@ -298,13 +300,13 @@ UNFIT = [
 
 
 @pytest.mark.parametrize(("args", "kwargs"), FITTING, ids=["values", "plain", "nothing"])
-async def test_by_name_what_fits_the_declared_types_is_taken(client, hands, args, kwargs):
+async def test_a_start_by_name_accepts_arguments_that_fit_the_declared_types(client, hands, args, kwargs):
     await hands.register(workflows=[typed])
     assert (await started(client, "typed", args, kwargs)).workflow == "typed"
 
 
 @pytest.mark.parametrize(("args", "kwargs", "culprit"), UNFIT, ids=[str(n) for n in range(len(UNFIT))])
-async def test_by_name_what_does_not_fit_the_declared_types_is_refused_and_begins_nothing(
+async def test_a_start_by_name_refuses_arguments_that_do_not_fit_the_declared_types(
     client, hands, args, kwargs, culprit
 ):
     await hands.register(workflows=[typed])
@@ -322,17 +324,17 @@ async def test_by_name_what_does_not_fit_the_declared_types_is_refused_and_begin
         ({"kwargs": {1: 2}}, r"kwargs=\{1: 2\}: expected a mapping"),
     ],
 )
-async def test_what_can_be_no_arguments_is_refused_when_a_call_comes_as_data(client, given, words):
+async def test_start_call_refuses_data_that_can_be_no_arguments(client, given, words):
     with pytest.raises(BadArguments, match=words):
         await client.start_call("ship", **given)
 
 
-async def test_options_of_a_call_that_comes_as_data_are_start_options(client):
+async def test_start_call_takes_its_options_as_start_options_only(client):
     with pytest.raises(DefinitionError, match=r"options=\{'key': 'a'\}: expected StartOptions"):
         await client.start_call("ship", options={"key": "a"})
 
 
-async def test_a_fork_is_told_that_a_name_is_no_workflow(client):
+async def test_a_fork_by_a_name_that_is_no_workflow_is_refused(client):
     run = await client.start(ship, "a")
     with pytest.raises(DefinitionError, match=r"fork\(workflow='ship'\): expected a function decorated with @workflow"):
         await client.fork(run.id, workflow="ship")

@@ -54,6 +54,6 @@ except KeyboardInterrupt:
 """
 
 
-def test_what_ctrl_c_interrupts_is_called_off():
+def test_a_call_interrupted_by_ctrl_c_is_cancelled():
     ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60)
     assert (ended.stdout, ended.stderr) == ("called off\n", "")

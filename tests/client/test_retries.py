@@ -48,7 +48,7 @@ async def test_a_retry_keeps_the_history_up_to_the_last_failure_and_the_seed(cli
     assert claimed.next_seq == 1
 
 
-async def test_the_retrys_time_is_never_before_what_it_follows(client, hands):
+async def test_a_retry_is_never_stamped_earlier_than_the_history_it_goes_on_from(client, hands):
     old = await failed(client, hands)
     entries = await entries_of(client, (await client.retry(old.id)).id)
     times = [entry.at for entry in entries if not isinstance(entry, StepAsked)]
@@ -139,7 +139,7 @@ async def test_a_retry_whose_answer_was_lost_is_found_by_its_id(client, hands, m
     assert len([run async for run in client.runs()]) == 2
 
 
-async def test_a_retry_that_is_deleted_while_it_is_asked_for_again_has_nothing_to_do_with_any_key(
+async def test_a_retry_that_is_deleted_while_it_is_asked_for_again_raises_an_error_that_mentions_no_key(
     client, hands, monkeypatch
 ):
     old = await failed(client, hands)
@@ -165,20 +165,20 @@ async def test_the_id_of_another_run_is_refused_for_a_retry(client, hands):
     assert refused.value.run_id == other.id
 
 
-async def test_an_id_is_for_one_retry(client):
+async def test_an_id_is_refused_for_a_retry_of_many_runs(client):
     with pytest.raises(DefinitionError, match="names one new run"):
         await client.retry(RunFilter(), id="again")
 
 
 @pytest.mark.parametrize("id", [7, "a\0b"], ids=["a number", "a NUL"])
-async def test_what_can_be_no_id_is_refused_before_anything_is_written(client, hands, id):
+async def test_an_invalid_id_of_a_retry_is_refused_before_anything_is_written(client, hands, id):
     old = await failed(client, hands)
     with pytest.raises(DefinitionError, match="is not a run's id"):
         await client.retry(old.id, id=id)
     assert [run.id async for run in client.runs()] == [old.id]
 
 
-async def test_a_run_whose_key_has_gone_to_another_is_not_retried(client, hands):
+async def test_a_run_whose_key_another_run_has_taken_is_not_retried(client, hands):
     old = await failed(client, hands, key="k")
     other = await client.start(total, 1, key="k", on_conflict="restart")
     with pytest.raises(KeyTaken, match=f"which run {other.id} has now") as taken:
@@ -186,7 +186,7 @@ async def test_a_run_whose_key_has_gone_to_another_is_not_retried(client, hands)
     assert taken.value.run_id == other.id
 
 
-async def test_a_run_whose_key_went_to_one_that_is_gone_takes_it_again(client, hands):
+async def test_a_retry_takes_its_key_back_from_a_run_that_was_deleted(client, hands):
     old = await failed(client, hands, key="k")
     other = await client.start(total, 1, key="k", on_conflict="restart")
     await client.cancel(other.id)
@@ -211,7 +211,7 @@ async def test_a_run_that_is_deleted_before_its_history_was_read_does_not_begin_
     assert await client.count(RunFilter()) == 0
 
 
-async def test_a_run_that_is_deleted_while_it_is_retried_is_not_there(client, hands, monkeypatch):
+async def test_retrying_a_run_that_is_deleted_meanwhile_raises_run_not_found(client, hands, monkeypatch):
     old = await failed(client, hands, key="k")
     read_journal = client.store.read_journal
 
@@ -225,7 +225,7 @@ async def test_a_run_that_is_deleted_while_it_is_retried_is_not_there(client, ha
         await client.retry(old.id)
 
 
-async def test_many_are_retried_but_for_what_is_deleted_meanwhile(client, hands, monkeypatch):
+async def test_a_retry_of_many_runs_passes_by_those_deleted_meanwhile(client, hands, monkeypatch):
     kept, gone = await failed(client, hands, key="kept"), await failed(client, hands, key="gone")
     read_journal = client.store.read_journal
 
@@ -249,7 +249,7 @@ async def test_a_live_or_completed_run_is_not_retried(client, hands):
     assert refused.value.run_id == run.id
 
 
-async def test_what_is_not_there_is_not_retried(client):
+async def test_retrying_an_unknown_run_raises_run_not_found(client):
     with pytest.raises(RunNotFound):
         await client.retry("nobody")
 

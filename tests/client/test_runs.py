@@ -62,7 +62,7 @@ async def test_a_result_comes_back_by_the_workflows_annotation_or_as_plain_data(
     assert await (await client.get_run(run.id)).result() == {"number": 3}
 
 
-async def test_an_end_in_another_process_is_heard_of(client, database_url):
+async def test_a_wait_hears_of_an_end_in_another_process(client, database_url):
     run = await client.start(total, 1)
     waiting = asyncio.create_task(run.result(timeout="60s"))
     async with AsyncClient(database_url) as other:
@@ -80,7 +80,7 @@ async def test_a_failed_run_raises_with_its_own_exception_as_the_cause(client, h
     assert await run.wait() is RunStatus.FAILED
 
 
-async def test_a_failure_whose_class_is_not_loaded_here_is_still_told(client, hands, monkeypatch):
+async def test_a_failure_whose_class_is_not_loaded_here_is_still_described(client, hands, monkeypatch):
     run = await client.start(total, 1)
     await hands.fail(run.id, Declined("card expired"))
     monkeypatch.delattr(f"{__name__}.Declined")
@@ -111,7 +111,7 @@ async def test_a_timeout_leaves_the_run_alone_and_says_so(client, hands, timeout
     assert await run.result(timeout=0) == 5
 
 
-async def test_a_timeout_while_the_store_is_away_is_one_and_says_so(client, monkeypatch):
+async def test_a_wait_that_times_out_while_the_store_is_away_raises_a_timeout_that_says_so(client, monkeypatch):
     run = await client.start(total, 1)
 
     async def away(*args, **options):
@@ -124,7 +124,7 @@ async def test_a_timeout_while_the_store_is_away_is_one_and_says_so(client, monk
 
 
 @pytest.mark.parametrize("timeout", [0, "1ms"])
-async def test_a_timeout_of_a_wait_for_a_run_that_was_deleted_says_so(client, hands, timeout):
+async def test_a_timeout_of_a_wait_says_that_the_run_was_deleted(client, hands, timeout):
     run = await client.start(total, 1)
     await hands.complete(run.id, 1)
     await client.delete(run.id)
@@ -132,13 +132,13 @@ async def test_a_timeout_of_a_wait_for_a_run_that_was_deleted_says_so(client, ha
         await run.result(timeout=timeout)
 
 
-async def test_a_timeout_that_is_none_is_refused(client):
+async def test_an_invalid_timeout_is_refused(client):
     run = await client.start(total, 1)
     with pytest.raises(BadDuration, match="timeout"):
         await run.result(timeout="soon")
 
 
-async def test_the_callers_own_timeout_is_its_own(client):
+async def test_a_timeout_of_the_caller_s_own_is_raised_as_it_is(client):
     run = await client.start(total, 1)
     with pytest.raises(TimeoutError) as late:
         async with asyncio.timeout(0.01):
@@ -165,7 +165,7 @@ async def test_runs_are_found_by_id_and_by_key(client):
         assert (found.id, found.workflow, found.key, found.created) == (run.id, "total", "k", None)
 
 
-async def test_a_run_that_is_not_there_is_told_with_advice(client):
+async def test_an_unknown_run_raises_an_error_with_advice(client):
     run = await client.start(total, 1)
     with pytest.raises(RunNotFound, match="there is no run 'nobody' in the namespace 'default'"):
         await client.get_run("nobody")
@@ -178,7 +178,7 @@ async def test_a_run_that_is_not_there_is_told_with_advice(client):
 
 
 @pytest.mark.parametrize("options", [{}, {"key": "a", "id": "b"}])
-async def test_a_workflow_alone_names_no_run(client, options):
+async def test_looking_a_run_up_by_its_workflow_alone_is_refused(client, options):
     with pytest.raises(DefinitionError, match="either key= or id="):
         await client.get_run(total, **options)
 

@@ -31,7 +31,7 @@ async def begun(postgres: Databases) -> AsyncIterator[tuple[Wire, AsyncRun[int]]
 
 @pytest.mark.parametrize("timeout", [0, 0.5])
 @pytest.mark.parametrize("wait", [AsyncRun.result, AsyncRun.wait])
-async def test_a_timeout_is_kept_by_a_database_that_does_not_answer(
+async def test_a_timeout_is_kept_though_the_database_does_not_answer(
     postgres: Databases, wait: Callable[..., Awaitable[Any]], timeout: float
 ):
     async with begun(postgres) as (wire, run):
@@ -56,7 +56,7 @@ async def test_the_blocking_client_keeps_its_timeouts_too(postgres: Databases):
         assert time.monotonic() - began < 2 * SOON
 
 
-async def test_a_database_that_answers_nobody_yet_is_waited_for_no_longer_than_the_timeout(postgres: Databases):
+async def test_opening_a_database_that_does_not_answer_takes_no_longer_than_the_timeout(postgres: Databases):
     async with Wire(postgres.create_database()) as wire, AsyncClient(wire.url) as client:
         run: AsyncRun[Any] = AsyncRun(client._connection, "r-1", workflow="total", status=RunStatus.PENDING)
         wire.fall_silent()
@@ -68,7 +68,7 @@ async def test_a_database_that_answers_nobody_yet_is_waited_for_no_longer_than_t
         assert time.monotonic() - began < 2 * SOON
 
 
-async def test_why_a_run_was_cancelled_is_looked_for_no_longer_than_that(postgres: Databases):
+async def test_result_reads_the_reason_of_a_cancel_for_no_longer_than_its_timeout(postgres: Databases):
     async with begun(postgres) as (wire, run):
         await run.cancel(reason="too dear")
         assert await run.wait(timeout=SOON) is RunStatus.CANCELLED

@@ -48,13 +48,13 @@ async def test_the_workflows_own_options_are_the_defaults_of_its_runs(client):
 
 
 @pytest.mark.parametrize(("given", "kept"), [("2h", microseconds("2h")), (None, None)])
-async def test_retention_is_a_duration_or_none_for_ever(client, given, kept):
+async def test_retention_is_a_duration_or_none_to_keep_a_run_for_ever(client, given, kept):
     direct = await client.start(ship, "here", retention=given)
     chosen = await client.start(ship.options(retention=given), "here")
     assert [(await run.refresh()).record.retention for run in (direct, chosen)] == [kept, kept]
 
 
-async def test_options_without_a_retention_leave_the_one_chosen_before(client):
+async def test_options_without_a_retention_keep_the_one_chosen_before(client):
     chosen = ship.options(retention=None).options(priority=1)
     assert (await (await client.start(chosen, "here", tags={"a": "b"})).refresh()).record.retention is None
 
@@ -103,7 +103,7 @@ async def test_wrong_options_are_refused_and_nothing_is_written(client):
     assert await count(client) == 0
 
 
-async def test_what_is_no_workflow_is_refused(client):
+async def test_starting_something_that_is_no_workflow_is_refused(client):
     def plain() -> None: ...
 
     with pytest.raises(DefinitionError, match="decorate the function with @workflow"):
@@ -157,7 +157,7 @@ async def test_a_name_that_nobody_registered_is_refused_with_the_names_there_are
     assert await count(client) == 0
 
 
-async def test_a_name_is_refused_with_advice_when_no_worker_was_ever_there(client):
+async def test_a_start_by_name_is_refused_with_advice_if_no_worker_was_ever_registered(client):
     with pytest.raises(UnknownWorkflow, match="start a worker that has it"):
         await client.start("total", 1)
 
@@ -189,7 +189,7 @@ async def test_concurrent_starts_with_one_key_create_one_run(client):
     assert [run.created for run in runs].count(True) == 1
 
 
-async def test_raise_names_the_run_that_has_the_key(client):
+async def test_a_start_with_raise_names_the_run_that_has_the_key(client):
     first = await client.start(total, 1, key="k")
     with pytest.raises(KeyTaken, match="has a run with that key 'k' already") as taken:
         await client.start(total, 1, key="k", on_conflict="raise")
@@ -197,7 +197,7 @@ async def test_raise_names_the_run_that_has_the_key(client):
     assert 'on_conflict="return"' in str(taken.value)
 
 
-async def test_restart_takes_the_key_of_an_ended_run_and_returns_a_live_one(client, hands):
+async def test_a_start_with_restart_takes_the_key_of_an_ended_run_and_returns_a_live_run(client, hands):
     first = await client.start(total, 1, key="k")
     assert (await client.start(total, 1, key="k", on_conflict="restart")).id == first.id
     await hands.complete(first.id, 1)
@@ -206,7 +206,7 @@ async def test_restart_takes_the_key_of_an_ended_run_and_returns_a_live_one(clie
     assert (await client.get_run(total, key="k")).id == second.id
 
 
-async def test_replace_cancels_a_live_run_and_begins_after_it(client, hands):
+async def test_a_start_with_replace_cancels_a_live_run_and_begins_after_it(client, hands):
     first = await client.start(total, 1, key="k")
     claimed = await hands.claim(first.id)
     second = await client.start(total, 2, key="k", on_conflict="replace")
@@ -222,7 +222,7 @@ async def test_an_id_names_the_run_and_a_second_start_returns_it(client):
     assert (first.id, first.created, again.id, again.created) == ("mine", True, "mine", False)
 
 
-async def test_an_id_that_is_taken_is_not_told_to_be_replaced_restarted_or_retried(client):
+async def test_a_taken_id_is_refused_without_advice_that_holds_for_keys_only(client):
     await client.start(total, 1, id="mine")
     with pytest.raises(KeyTaken, match="has a run with that id already: mine, pending; take another one") as taken:
         await client.start(total, 1, id="mine", on_conflict="raise")
@@ -246,7 +246,7 @@ async def test_many_runs_are_started_in_one_write(client):
     assert {run.record.tags["batch"] async for run in client.runs(RunFilter(tags={"batch": "1"}))} == {"1"}
 
 
-async def test_one_wrong_item_of_many_is_named_and_none_is_started(client):
+async def test_start_many_names_a_wrong_item_and_starts_none(client):
     with pytest.raises(BadArguments) as refused:
         await client.start_many(total, [(1,), (2,), ("three",)])
     assert "item 2 of start_many; nothing was started" in "\n".join(refused.value.__notes__)
@@ -256,18 +256,18 @@ async def test_one_wrong_item_of_many_is_named_and_none_is_started(client):
 
 
 @pytest.mark.parametrize("items", [5, "ab", {"a": 1}, None])
-async def test_many_calls_that_are_no_list_are_refused_by_name(client, items):
+async def test_start_many_refuses_calls_that_are_no_list_by_what_was_given(client, items):
     with pytest.raises(BadArguments, match=f"start_many: the calls are {type(items).__name__}; expected a list"):
         await client.start_many(total, items)
 
 
-async def test_many_runs_can_not_share_a_key(client):
+async def test_start_many_refuses_a_key(client):
     with pytest.raises(DefinitionError, match=r"key= is about one run"):
         await client.start_many(total.options(key="k"), [(1,), (2,)])
 
 
 @pytest.mark.parametrize("name", ["id", "key", "on_conflict"])
-async def test_many_runs_take_no_option_that_is_about_one(client, name):
+async def test_start_many_refuses_options_that_concern_one_run(client, name):
     with pytest.raises(DefinitionError, match=f"start_many: {name}= is about one run; leave it out"):
         await client.start_many(total, [(1,)], **{name: "return"})
     assert await count(client) == 0
@@ -278,11 +278,11 @@ async def test_an_option_that_start_many_does_not_have_is_refused(client):
         await client.start_many(total, [(1,)], b=2)
 
 
-async def test_many_of_none_is_none(client):
+async def test_start_many_without_calls_starts_nothing(client):
     assert await client.start_many(total, []) == []
 
 
-async def test_many_are_started_by_name(client, hands):
+async def test_start_many_starts_runs_by_name(client, hands):
     await hands.register()
     runs = await client.start_many("total", [(1,), (2,)])
     assert [run.workflow for run in runs] == ["total", "total"]

@@ -38,7 +38,7 @@ def test_a_value_is_listed_with_its_size_and_when_it_was_set(database_url):
 
 
 @pytest.mark.parametrize("wrong", [{"limit": 0}, {"limit": True}, {"limit": "1"}, {"after": None}, {"after": "\ud800"}])
-async def test_a_page_that_can_not_be_is_refused(database_url, wrong):
+async def test_an_invalid_limit_or_cursor_of_names_is_refused(database_url, wrong):
     async with AsyncClient(database_url) as client:
         run = await client.start(shows, 1)
         for ask in (run.values, run.streams):
@@ -47,7 +47,7 @@ async def test_a_page_that_can_not_be_is_refused(database_url, wrong):
 
 
 @pytest.mark.parametrize("name", [5, None, "", "a\0b", "x" * 201], ids=["number", "none", "empty", "nul", "long"])
-async def test_a_name_that_nothing_can_have_is_refused_and_not_waited_for(database_url, name):
+async def test_an_invalid_name_of_a_value_or_stream_is_refused_at_once(database_url, name):
     async with AsyncClient(database_url) as client:
         run = await client.start(shows, 1)
         with pytest.raises(DefinitionError, match=r"value .*expected a name"):
@@ -57,7 +57,7 @@ async def test_a_name_that_nothing_can_have_is_refused_and_not_waited_for(databa
 
 
 @pytest.mark.parametrize("after", [-1, "x", True, None])
-async def test_an_offset_that_no_item_has_is_refused(database_url, after):
+async def test_an_invalid_offset_into_a_stream_is_refused(database_url, after):
     async with AsyncClient(database_url) as client:
         run = await client.start(shows, 1)
         with pytest.raises(DefinitionError, match=r"stream\(after="):

@@ -74,7 +74,7 @@ async def complete(client, hands, runs) -> None:
     assert all(await client.store.commit_turns(turns))
 
 
-async def test_a_thousand_waits_are_a_handful_of_questions(client, hands, monkeypatch):
+async def test_a_thousand_waits_cost_a_handful_of_reads(client, hands, monkeypatch):
     monkeypatch.setattr(watch, "POLL", 3600)
     runs = await client.start_many(total, [(n,) for n in range(1_000)])
     store, watcher = await watched(client)
@@ -98,7 +98,7 @@ async def test_many_may_wait_for_one_run(client, hands):
     assert max(store.questions) == 1
 
 
-async def test_one_who_gives_up_does_not_disturb_the_others(client, hands):
+async def test_a_wait_that_is_given_up_does_not_disturb_the_others(client, hands):
     run = await client.start(total, 1)
     store, watcher = await watched(client)
     leaving, staying = (asyncio.create_task(watcher.wait(run.id)) for _ in range(2))
@@ -110,7 +110,7 @@ async def test_one_who_gives_up_does_not_disturb_the_others(client, hands):
     assert (await asyncio.wait_for(staying, 60)).id == run.id
 
 
-async def test_when_nobody_waits_the_subscription_and_the_task_are_gone(client, hands, monkeypatch):
+async def test_the_watch_keeps_no_subscription_and_no_task_when_nobody_waits(client, hands, monkeypatch):
     monkeypatch.setattr(watch, "LINGER", 0.01)
     run = await client.start(total, 1)
     store, watcher = await watched(client)
@@ -140,7 +140,7 @@ async def test_waits_outlive_a_store_that_is_away(client, hands, monkeypatch):
     assert (await asyncio.wait_for(waiting, 60)).id == run.id
 
 
-async def test_an_end_that_nobody_told_of_is_found_by_looking_now_and_then(client, hands, monkeypatch):
+async def test_an_end_without_news_is_found_by_looking_now_and_then(client, hands, monkeypatch):
     monkeypatch.setattr(watch, "POLL", 0.01)
     run = await client.start(total, 1)
     store, _ = await watched(client)
@@ -183,7 +183,7 @@ async def test_a_run_that_comes_after_the_wait_for_it_is_waited_for(client, hand
     assert (await asyncio.wait_for(watcher.wait("later"), 60)).id == "later"
 
 
-async def test_an_error_that_is_not_the_stores_absence_reaches_everybody_who_waits(client):
+async def test_an_error_other_than_a_store_that_is_away_reaches_every_wait(client):
     run = await client.start(total, 1)
     store, watcher = await watched(client)
 
