@@ -169,11 +169,11 @@ class Drive:
         return self.take(self.fired())
 
     def tell(self, kind: str, name: str | None, payload: Any = None, *, wait: int | None = None) -> Advance:
-        """A message comes."""
+        """Take in a new message."""
         return self.take(self.message(kind, name, payload, wait=wait))
 
     def message(self, kind: str, name: str | None, payload: Any = None, *, wait: int | None = None) -> Message:
-        """One that was just sent."""
+        """A message that was just sent."""
         self.messages += 1
         data = payload if isinstance(payload, bytes) else CODEC.message(payload, kind)
         return Message(self.messages, self.run_id, kind, name, data, self.tick(), wait)
@@ -273,7 +273,7 @@ class Drive:
         return again
 
     def check(self) -> Drive:
-        """Every prefix replays alike, and goes on alike, however its inputs are grouped into turns."""
+        """Check that every prefix replays and goes on alike, however its inputs are grouped into turns."""
         notes = list(self.notes)
         for mark in self.marks:
             again = self.replay(mark.length)

@@ -128,7 +128,7 @@ def test_gather_in_a_def_body_raises_the_first_failure(begin):
     assert drive.check().result == "visa"
 
 
-def test_gather_in_a_def_body_waits_for_all_and_gives_failures_back_where_it_is_told_to(begin):
+def test_gather_in_a_def_body_with_return_exceptions_waits_for_all(begin):
     @workflow
     def body() -> list[Any]:
         first, second, third = blocking.gather(
@@ -143,7 +143,7 @@ def test_gather_in_a_def_body_waits_for_all_and_gives_failures_back_where_it_is_
     assert drive.check().result == ["visa", 1, "amex"]
 
 
-def test_wait_in_a_def_body_tells_done_from_not_done(begin):
+def test_wait_in_a_def_body_separates_done_from_not_done(begin):
     @workflow
     def body() -> list[list[str]]:
         pendings = [triple.start(n) for n in range(3)]
@@ -266,7 +266,7 @@ def test_call_in_a_def_body_is_an_inline_step(begin):
     ],
     ids=["signal", "event", "call"],
 )
-def test_what_nobody_could_answer_is_refused_where_it_is_asked(begin, call):
+def test_call_without_a_function_is_refused(begin, call):
     @workflow
     def body() -> str:
         with pytest.raises(DefinitionError):

@@ -19,7 +19,7 @@ from tests.engine.samples import triple
         (lambda value: list(blocking.as_completed(triple.start(value))), "expected several Pendings"),
     ],
 )
-def test_what_is_no_pending_is_refused_by_the_call_that_it_is_given_to(begin, wrong, words):
+def test_a_value_that_is_no_pending_is_refused_by_gather_wait_and_as_completed(begin, wrong, words):
     @workflow
     def body() -> None:
         wrong(triple(1))

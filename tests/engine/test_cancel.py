@@ -155,7 +155,7 @@ def test_a_timeout_is_not_a_cancel(begin):
     assert drive.check().status == "completed"
 
 
-def test_cancelling_counts_one(begin):
+def test_task_cancelling_is_one_after_a_cancel(begin):
     @workflow
     async def body() -> int:
         task = asyncio.current_task()
@@ -216,7 +216,7 @@ def test_a_cancel_goes_through_a_task_group(begin):
     assert (drive.check().status, drive.notes) == ("cancelled", [10, 10])
 
 
-def test_a_cancelled_error_that_leaves_the_body_by_itself_is_no_completion(begin):
+def test_a_cancelled_error_raised_by_the_body_itself_is_no_completion(begin):
     @workflow
     async def body() -> None:
         raise asyncio.CancelledError
@@ -321,7 +321,7 @@ def test_a_run_that_fails_before_it_sees_its_cancel_is_not_tried_again(begin):
     assert (drive.retrying, drive.status) == (None, "failed")
 
 
-def test_without_a_cancel_it_is(begin):
+def test_the_same_failure_without_a_cancel_is_tried_again(begin):
     drive = begin(stubborn)
     drive.fail("refuse", ValueError("no"))
     assert drive.retrying is not None
@@ -331,7 +331,7 @@ def test_without_a_cancel_it_is(begin):
     ("reason", "told"),
     [("sold out", "it was cancelled (sold out) as it failed"), (None, "it was cancelled as it failed")],
 )
-def test_a_cancel_that_comes_with_a_failure_is_noted_with_it(begin, reason, told):
+def test_a_cancel_in_the_same_turn_as_a_failure_is_noted_on_the_error(begin, reason, told):
     drive = begin(stubborn)
     drive.take(drive.failed("refuse", ValueError("no")), Cancel(drive.tick(), reason))
     assert told in "\n".join(drive.error.__notes__)

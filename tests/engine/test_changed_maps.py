@@ -1,4 +1,4 @@
-"""What may change of a workflow while runs map items to it, as with any child: how its runs begin, and its types."""
+"""A mapped workflow may change under live runs as any child may: the options of its runs, and its types."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -40,12 +40,12 @@ def ship_all(
 @pytest.mark.parametrize(
     "options", [{"version": "2"}, {"queue": "parcels"}, {"deadline": "1h"}, {"retention": None}], ids=str
 )
-def test_a_run_goes_on_when_the_workflow_that_it_maps_is_declared_otherwise(begin, options):
+def test_a_run_goes_on_when_the_mapped_workflow_declares_other_options(begin, options):
     again = begin(ship_all()).replay(workflow=ship_all(options=options))
     assert list(again.life.children) == ["holdfast.map"]
 
 
-def test_a_run_goes_on_when_more_items_may_be_under_way(begin):
+def test_a_run_goes_on_when_the_concurrency_of_its_map_is_raised(begin):
     again = begin(ship_all()).replay(workflow=ship_all(given={"concurrency": 20}))
     assert list(again.life.children) == ["holdfast.map"]
 
@@ -60,7 +60,7 @@ def test_a_run_goes_on_when_the_type_of_its_items_has_got_a_field_with_a_default
     [{"names": "ac"}, {"names": "abc"}, {"name": "send"}, {"given": {"on_error": "collect"}}],
     ids=str,
 )
-def test_other_items_another_workflow_and_another_way_with_failures_are_something_else(begin, changed):
+def test_a_map_with_other_items_another_workflow_or_another_on_error_has_diverged(begin, changed):
     drive = begin(ship_all())
     with pytest.raises(JournalDiverged):
         drive.replay(workflow=ship_all(**changed))

@@ -8,7 +8,7 @@ from tests.engine.drive import note
 from tests.engine.samples import double, echo
 
 
-def test_a_change_is_still_known_when_the_code_no_longer_asks_about_the_one_before_it(begin):
+def test_a_recorded_change_is_found_when_the_code_no_longer_asks_about_an_earlier_one(begin):
     @workflow(name="body")
     async def asking_both() -> None:
         if patched("first") and patched("second"):
@@ -24,14 +24,14 @@ def test_a_change_is_still_known_when_the_code_no_longer_asks_about_the_one_befo
     assert list(begin(asking_both).replay(workflow=asking_one).commands) == ["double"]
 
 
-def test_a_run_that_only_waits_behind_the_point_goes_the_new_way_at_once(begin):
+def test_a_run_that_waits_at_the_changed_place_takes_the_new_branch_at_once(begin):
     drive = begin(waiting)
     drive.complete("double")
     again = drive.replay(workflow=asking)
     assert list(again.commands) == ["echo"]
 
 
-def test_what_is_asked_beyond_the_journal_is_written_before_it_begins(begin):
+def test_a_step_asked_for_beyond_the_journal_is_written_before_it_begins(begin):
     drive = begin(waiting)
     drive.complete("double")
     again = drive.replay(workflow=asking)
@@ -57,7 +57,7 @@ def test_a_body_that_ends_beyond_its_journal_ends_with_the_next_turn(begin):
     assert done.ended.status == "completed"
 
 
-def test_a_run_that_was_told_of_the_old_way_once_is_told_so_beyond_its_journal_too(begin):
+def test_a_run_that_took_the_old_branch_once_takes_it_beyond_its_journal_too(begin):
     @workflow(name="body")
     async def asking_twice() -> None:
         note(patched("change"))
@@ -70,7 +70,7 @@ def test_a_run_that_was_told_of_the_old_way_once_is_told_so_beyond_its_journal_t
     assert drive.replay(workflow=asking_twice).run.notes == [False, False]
 
 
-def test_a_wait_of_before_that_is_given_up_beyond_the_journal_is_closed(begin):
+def test_a_recorded_wait_that_new_code_gives_up_beyond_the_journal_is_closed(begin):
     @workflow(name="body")
     async def listening() -> None:
         paid = asyncio.create_task(wait_for_event("paid"))

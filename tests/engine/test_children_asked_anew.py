@@ -13,7 +13,7 @@ async def helper() -> None: ...
 
 
 def asked_anew(begin, **options):
-    """What is asked for a child first, and what the next try of its parent gives out."""
+    """The child that a run starts first, and what the next try of that run sends out."""
 
     @workflow(retry=Retry(attempts=3, initial="1s", jitter=0))
     async def body() -> None:
@@ -31,7 +31,7 @@ def asked_anew(begin, **options):
     return former, drive.out[-1]
 
 
-def test_a_child_that_ends_with_its_parent_is_called_off_and_another_is_told_what_it_was(begin):
+def test_a_child_bound_to_its_parent_is_cancelled_and_its_successor_gets_its_messages(begin):
     former, out = asked_anew(begin, on_parent_end="cancel")
     [child] = out.children
     assert child.id != former.id
@@ -40,7 +40,7 @@ def test_a_child_that_ends_with_its_parent_is_called_off_and_another_is_told_wha
 
 
 @pytest.mark.parametrize("options", [{"on_parent_end": "abandon"}, {"id": "its own"}])
-def test_a_child_that_others_may_mean_is_the_same_run_and_is_told_nothing_twice(begin, options):
+def test_a_child_with_an_id_or_key_stays_the_same_run_and_gets_no_message_twice(begin, options):
     former, out = asked_anew(begin, **options)
     [child] = out.children
     assert (child.id, out.signals, out.cancels) == (former.id, (), (former.id,))

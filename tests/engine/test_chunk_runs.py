@@ -1,4 +1,4 @@
-"""Chunk runs, which own the child runs of a map: by hand, from both sides."""
+"""Chunk runs own the child runs of a map: these tests drive the mapping body and the chunk run by hand."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def chunk_of(begin: Begin, calls: list[str], **given: Any) -> Drive:
 
 
 def begun(drive: Drive, turn: int = -1) -> list[str | None]:
-    """The keys of the runs that a turn began."""
+    """The keys of the child runs that a turn began."""
     return [child.parent_key for child in drive.out[turn].children]
 
 
 def ids(drive: Drive) -> tuple[str, ...]:
-    """Of the runs that the first turn began."""
+    """The ids of the runs that the first turn began."""
     return tuple(child.id for child in drive.out[0].children)
 
 
@@ -69,7 +69,7 @@ def item_fails(drive: Drive, key: str, stored: bytes | None) -> None:
 
 
 class TestTheRunThatMaps:
-    def test_it_begins_a_run_for_each_chunk_and_none_for_an_item(self, begin):
+    def test_a_map_over_a_workflow_begins_a_run_for_each_chunk_and_none_for_an_item(self, begin):
         @workflow
         async def body() -> list[int]:
             return await holdfast.map(double, range(5), chunk=2)
@@ -94,7 +94,7 @@ class TestTheRunThatMaps:
             (1000, {"concurrency": 50}, [13, 13, 12, 12]),
         ],
     )
-    def test_chunk_runs_share_what_may_be_under_way_and_have_no_more_together(self, begin, items, options, shares):
+    def test_chunk_runs_together_have_no_more_items_under_way_than_the_concurrency(self, begin, items, options, shares):
         @workflow
         async def body() -> list[int]:
             return await holdfast.map(double, range(items), **options)
@@ -144,7 +144,7 @@ class TestTheRunThatMaps:
         drive.child_ends("holdfast.map", ([call[1:-1]], {}))
         assert drive.check().result == [Parcel("ä", noon)]
 
-    def test_what_does_not_fit_the_workflow_is_refused_before_anything_begins(self, begin):
+    def test_an_item_that_does_not_fit_the_workflow_is_refused_before_anything_begins(self, begin):
         @workflow
         async def body() -> str:
             try:
@@ -172,7 +172,7 @@ class TestTheRunThatMaps:
         assert (item.queue, item.priority, item.tags) == ("slow", 3, {"a": "b"})
         assert (item.due_at, item.deadline_at) == (inside.at + 300_000_000, round(moment.timestamp() * 1_000_000))
 
-    def test_items_have_what_their_workflow_declares_and_what_is_given_beside_that(self, begin):
+    def test_items_have_the_declared_options_of_their_workflow_and_those_given_to_the_map(self, begin):
         moment = datetime(2030, 1, 1, tzinfo=UTC)
 
         @workflow(deadline="1h", retention="1d", version="7")
@@ -191,7 +191,7 @@ class TestTheRunThatMaps:
         assert (item.due_at, item.deadline_at) == (round(moment.timestamp() * 1_000_000), inside.at + 3_600_000_000)
         assert (chunk.retention, item.retention) == (86_400_000_000, 86_400_000_000)
 
-    def test_another_chunk_run_goes_on_after_one_that_was_full(self, begin):
+    def test_a_chunk_run_that_ends_before_all_of_its_items_are_done_is_followed_by_another(self, begin):
         @workflow
         async def body() -> list[int]:
             return await holdfast.map(double, range(5), chunk=3, concurrency=1)
@@ -228,7 +228,7 @@ class TestTheRunThatMaps:
 
 
 class TestTheChunkRun:
-    def test_it_has_no_more_items_under_way_than_its_share(self, begin):
+    def test_a_chunk_run_has_no_more_items_under_way_than_its_share(self, begin):
         drive = chunk_of(begin, ["[1]", "[2]", "[3]"])
         assert begun(drive) == ["double", "double:1"]
         assert [child.input for child in drive.out[0].children] == [b"[1]", b"[2]"]
@@ -238,14 +238,14 @@ class TestTheChunkRun:
         item_ends(drive, "double", b"2")
         assert drive.check().result == (["2", "4", '{"as": "it is"}'], {})
 
-    def test_it_begins_no_more_items_when_its_results_are_large(self, begin):
+    def test_a_chunk_run_begins_no_more_items_when_its_results_are_large(self, begin):
         drive = chunk_of(begin, ["[1]", "[2]", "[3]", "[4]"])
         item_ends(drive, "double:1", b'"' + b"x" * 2_000_000 + b'"')
         item_ends(drive, "double", b"2")
         results, failures = drive.check().result
         assert ([len(result) for result in results], failures) == ([1, 2_000_002], {})
 
-    def test_it_matches_its_journal_in_a_worker_whose_largest_payload_is_another(self, begin):
+    def test_a_chunk_run_replays_in_a_worker_with_another_payload_limit(self, begin):
         @workflow
         async def body() -> list[int]:
             return await holdfast.map(double, range(4), concurrency=2)
@@ -260,9 +260,9 @@ class TestTheChunkRun:
         execution.replay(drive.entries)
         assert list(execution.life.children) == ["double:1", "double:2"]
 
-    def test_an_item_that_fails_ends_it_with_that_very_error_and_calls_the_others_off(self, begin):
+    def test_an_item_that_fails_ends_its_chunk_run_with_that_error_and_cancels_the_others(self, begin):
         drive = chunk_of(begin, ["[1]", "[2]", "[3]"])
-        # Of a class that nobody here has: this worker need not know the workflow of the items.
+        # An error of a class that is missing here: this worker need not know the workflow of the items.
         known = msgspec.json.decode(CODEC.encode_exception(ValueError("no")))
         stored = msgspec.json.encode({**known, "module": "shop.errors", "name": "SoldOut", "rebuild": True})
         item_fails(drive, "double", stored)
@@ -279,18 +279,18 @@ class TestTheChunkRun:
         assert (results, failures[0]) == ([None, None, "6"], ("ValueError", "no"))
         assert failures[1][0] == "RunCancelled"
 
-    def test_a_cancelled_item_is_a_cancelled_run_to_whoever_maps(self, begin):
+    def test_a_cancelled_item_is_run_cancelled_to_the_body_that_maps(self, begin):
         drive = chunk_of(begin, ["[1]"])
         item_fails(drive, "double", None)
         error = drive.check().error
         assert (type(error), getattr(error, "run_id", None)) == (RunCancelled, ids(drive)[0])
 
-    def test_a_cancel_calls_its_items_off(self, begin):
+    def test_a_cancel_of_a_chunk_run_cancels_its_items(self, begin):
         drive = chunk_of(begin, ["[1]", "[2]", "[3]"])
         drive.cancel()
         assert (drive.status, drive.out[-1].cancels) == ("cancelled", ids(drive))
 
-    def test_items_that_live_on_are_not_called_off(self, begin):
+    def test_abandoned_items_are_not_cancelled_with_their_chunk_run(self, begin):
         drive = chunk_of(begin, ["[1]"], on_parent_end="abandon")
         assert drive.out[0].children[0].on_parent_end == "abandon"
         drive.cancel()

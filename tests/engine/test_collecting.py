@@ -1,4 +1,4 @@
-"""The collector is watched for as long as bodies can be advanced, and no longer."""
+"""The garbage collector is watched for as long as bodies can be advanced, and no longer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.engine import Runners
 from tests.engine.samples import double
 
 
-def test_closed_runners_watch_the_collector_no_more():
+def test_closed_runners_no_longer_watch_the_garbage_collector():
     before = list(gc.callbacks)
     runners = Runners()
     assert len(gc.callbacks) == len(before) + 1
@@ -19,7 +19,7 @@ def test_closed_runners_watch_the_collector_no_more():
     assert gc.callbacks == before
 
 
-def test_runners_that_nobody_closed_stop_watching_when_they_are_gone():
+def test_runners_that_nobody_closed_stop_watching_the_garbage_collector_when_they_are_freed():
     before = list(gc.callbacks)
     runners = Runners()
     del runners
@@ -27,7 +27,7 @@ def test_runners_that_nobody_closed_stop_watching_when_they_are_gone():
     assert gc.callbacks == before
 
 
-def test_closing_twice_is_closing_once():
+def test_closing_runners_twice_changes_nothing():
     runners = Runners()
     runners.close()
     before = list(gc.callbacks)
@@ -35,12 +35,12 @@ def test_closing_twice_is_closing_once():
     assert gc.callbacks == before
 
 
-def test_a_collector_that_runs_in_another_thread_refuses_a_body_nothing(begin):
+def test_a_garbage_collection_in_another_thread_does_not_disturb_a_body(begin):
     runners = Runners()
 
     @workflow
     async def body() -> int:
-        # Half-way through: it has begun there, and has not ended.
+        # The collection has begun in the other thread and has not ended.
         [watching] = [one for one in gc.callbacks if getattr(one, "_runners", lambda: None)() is runners]
         collecting = threading.Thread(target=watching, args=("start", {}))
         collecting.start()
@@ -51,7 +51,7 @@ def test_a_collector_that_runs_in_another_thread_refuses_a_body_nothing(begin):
     runners.close()
 
 
-def test_async_generators_of_the_host_are_its_own_again_after_an_advance(begin):
+def test_async_generator_hooks_of_the_host_are_restored_after_an_advance(begin):
     before = sys.get_asyncgen_hooks()
 
     @workflow

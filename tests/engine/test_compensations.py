@@ -34,7 +34,7 @@ def test_compensations_run_last_first_after_the_body_failed(begin):
     assert isinstance(drive.error, ValueError)
 
 
-def test_a_body_that_fails_fails_with_its_own_error_whatever_it_did_not_look_at_before_it_is_undone(begin):
+def test_a_compensated_body_that_fails_keeps_its_own_error_despite_a_forgotten_await(begin):
     @workflow
     async def body() -> None:
         async def task() -> None:
@@ -50,7 +50,7 @@ def test_a_body_that_fails_fails_with_its_own_error_whatever_it_did_not_look_at_
     assert isinstance(drive.error, ValueError)
 
 
-def test_a_task_that_sleeps_when_the_body_fails_goes_on_with_nothing_beside_the_compensations(begin):
+def test_a_task_that_sleeps_when_the_body_fails_does_not_go_on_beside_the_compensations(begin):
     @workflow
     async def body() -> None:
         async def remind() -> None:
@@ -158,7 +158,7 @@ async def deposit(cents: int) -> int:
 
 
 @pytest.mark.parametrize("by_itself", [True, False])
-def test_what_undoes_something_is_not_undone_itself(begin, by_itself):
+def test_a_compensation_that_has_a_compensation_is_not_undone_itself(begin, by_itself):
     @workflow
     async def body() -> None:
         await deposit(5)
@@ -171,7 +171,7 @@ def test_what_undoes_something_is_not_undone_itself(begin, by_itself):
     assert isinstance(drive.check().error, ValueError)
 
 
-def test_what_can_not_be_compensated_is_noted_and_the_others_still_run(begin):
+def test_a_failed_compensation_is_noted_and_the_others_still_run(begin):
     @workflow
     async def body() -> None:
         compensate(echo, "first")
@@ -185,7 +185,7 @@ def test_what_can_not_be_compensated_is_noted_and_the_others_still_run(begin):
     assert any("bank closed" in one for one in drive.check().error.__notes__)
 
 
-def test_a_cancelled_run_tells_what_could_not_be_compensated(begin):
+def test_a_cancelled_run_names_the_compensations_that_failed(begin):
     @workflow
     async def body() -> None:
         compensate(refund, "p")
@@ -243,7 +243,7 @@ def test_a_cancel_waits_until_a_rollback_is_done_so_that_nothing_is_undone_twice
 
 
 @pytest.mark.parametrize("is_blocking", [False, True])
-def test_what_a_task_was_undoing_when_the_body_failed_is_waited_for_and_not_asked_again(begin, is_blocking):
+def test_a_compensation_under_way_in_a_task_when_the_body_fails_is_awaited_and_not_repeated(begin, is_blocking):
     @workflow
     async def body() -> None:
         async def undo() -> None:
@@ -266,7 +266,7 @@ def test_what_a_task_was_undoing_when_the_body_failed_is_waited_for_and_not_aske
     assert isinstance(drive.error, ValueError)
 
 
-def test_the_last_thing_that_a_task_was_undoing_when_the_body_failed_is_waited_for(begin):
+def test_the_last_compensation_under_way_in_a_task_when_the_body_fails_is_awaited(begin):
     @workflow
     async def body() -> None:
         compensate(clean_up)
@@ -279,8 +279,8 @@ def test_the_last_thing_that_a_task_was_undoing_when_the_body_failed_is_waited_f
     assert "clean_up: KeyError: 'x'" in drive.check().error.__notes__[0]
 
 
-def test_what_a_task_rolls_back_as_it_is_put_away_and_fails_is_told_once(begin):
-    """Both wait for it: the task, and what undoes the rest behind the body."""
+def test_a_compensation_that_fails_in_a_rollback_by_a_cancelled_task_is_noted_once(begin):
+    """Two wait for the compensation: the task, and the rollback that follows the body."""
 
     @workflow
     async def body() -> None:
@@ -299,7 +299,7 @@ def test_what_a_task_rolls_back_as_it_is_put_away_and_fails_is_told_once(begin):
     assert drive.check().error.__notes__[0].count("clean_up: KeyError: 'x'") == 1
 
 
-def test_what_a_task_is_undoing_when_the_body_goes_on_anew_goes_along(begin):
+def test_a_compensation_under_way_when_the_body_continues_as_new_goes_to_the_next_run(begin):
     @workflow
     async def body() -> None:
         compensate(clean_up)
@@ -318,7 +318,7 @@ def test_what_a_task_is_undoing_when_the_body_goes_on_anew_goes_along(begin):
     assert [one.name for one in inherited.undo] == ["clean_up"]
 
 
-def test_what_a_rollback_was_interrupted_at_is_still_to_be_undone(begin):
+def test_a_compensation_at_which_a_rollback_was_interrupted_is_run_again(begin):
     @workflow
     async def body() -> None:
         compensate(clean_up)
@@ -332,7 +332,7 @@ def test_what_a_rollback_was_interrupted_at_is_still_to_be_undone(begin):
     assert drive.check().status == "failed"
 
 
-def test_a_cancelled_child_is_a_run_cancelled_also_if_something_of_it_could_not_be_compensated(begin):
+def test_a_cancelled_child_raises_run_cancelled_even_if_a_compensation_of_it_failed(begin):
     @workflow
     async def child() -> None: ...
 
@@ -351,7 +351,7 @@ def test_a_cancelled_child_is_a_run_cancelled_also_if_something_of_it_could_not_
     assert drive.check().result == run_id
 
 
-def test_a_deadline_compensates_too(begin):
+def test_compensations_run_after_a_deadline(begin):
     @workflow
     async def body() -> None:
         compensate(echo, "undo")
@@ -364,7 +364,7 @@ def test_a_deadline_compensates_too(begin):
     assert drive.check().status == "failed"
 
 
-def test_a_deadline_compensates_also_where_the_body_catches_it_and_returns(begin):
+def test_compensations_run_after_a_deadline_that_the_body_catches_and_returns_from(begin):
     @workflow
     async def body() -> str:
         compensate(clean_up)
@@ -382,7 +382,7 @@ def test_a_deadline_compensates_also_where_the_body_catches_it_and_returns(begin
 
 
 @pytest.mark.parametrize("is_deadline", [True, False])
-def test_whatever_comes_while_a_run_is_compensated_changes_neither_that_nor_its_end(begin, is_deadline):
+def test_a_cancel_or_deadline_during_compensations_changes_neither_them_nor_the_end(begin, is_deadline):
     @workflow
     async def body() -> None:
         compensate(clean_up)

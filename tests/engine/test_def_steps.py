@@ -266,7 +266,7 @@ def test_a_def_step_does_not_hold_up_siblings_that_share_its_context(begin):
 
 
 def test_the_reason_of_a_cancel_comes_out_of_a_def_step(begin):
-    """Those who share one task among scopes tell by it whose cancel it is, and may cancel until they are heard."""
+    """Libraries with cancel scopes tell by the reason whose cancel it is, and cancel again until it is raised."""
 
     @workflow
     async def body() -> list[str]:
@@ -309,7 +309,7 @@ def test_a_task_knows_that_it_was_cancelled_in_a_def_step(begin):
     assert (drive.check().status, drive.notes) == ("cancelled", [1])
 
 
-def test_a_cancel_that_comes_between_a_result_and_going_on_with_it_is_raised_out_of_the_call(begin):
+def test_a_cancel_between_a_result_and_the_return_of_its_call_is_raised_out_of_the_call(begin):
     @workflow
     def body() -> str:
         task = asyncio.current_task()

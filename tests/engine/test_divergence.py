@@ -225,7 +225,7 @@ def test_code_that_changes_only_beyond_the_journal_goes_on(begin):
     assert drive.finish().result == 24
 
 
-def test_nothing_of_a_diverged_body_gets_out(begin):
+def test_a_diverged_body_sends_nothing_out(begin):
     alerts: list[str] = []
 
     @workflow

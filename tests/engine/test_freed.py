@@ -1,4 +1,4 @@
-"""A run that has ended is gone when its body is put away: nothing of it waits for the collector."""
+"""A run that has ended is freed when its body is put away: nothing of it waits for the garbage collector."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def undoing() -> None:
         pytest.param(undoing, lambda run: run.finish(), id="undone"),
     ],
 )
-def test_a_run_that_has_ended_is_gone_without_the_collector(body, drive):
+def test_a_run_that_has_ended_is_freed_without_the_garbage_collector(body, drive):
     run = Drive(body)
     drive(run)
     assert is_gone(run)

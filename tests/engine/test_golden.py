@@ -37,8 +37,8 @@ def test_a_stored_journal_can_be_read(name):
 
 
 @pytest.mark.parametrize("name", JOURNALS)
-def test_a_stored_journal_is_written_again_as_it_was(name):
-    """Fields that came later stand behind those that it had."""
+def test_a_stored_journal_is_encoded_again_to_the_same_fields(name):
+    """Fields that were added later stand behind the stored ones."""
     stored = msgspec.msgpack.decode(bytes.fromhex(kept(name)["entries"]))
     again = msgspec.msgpack.decode(encode_entries(entries(name)))
     assert [one[: len(was)] for one, was in zip(again, stored, strict=True)] == stored
@@ -46,7 +46,7 @@ def test_a_stored_journal_is_written_again_as_it_was(name):
 
 
 @pytest.mark.parametrize("name", JOURNALS)
-def test_a_stored_input_is_packed_again_as_it_was(name):
+def test_a_stored_input_is_packed_again_to_the_same_bytes(name):
     workflow, _ = JOURNALS[name]
     assert CODEC.seal(CODEC.arguments(workflow.fn).pack(inputs(name), {})).hex() == kept(name)["input"]
 
@@ -74,7 +74,7 @@ def test_a_stored_journal_replays_from_every_point(name):
 
 
 @pytest.mark.parametrize("name", JOURNALS)
-def test_the_same_inputs_are_journalled_as_they_were(name):
+def test_the_same_inputs_still_make_the_stored_journal(name):
     """Digests, results, errors, dice and ends, byte for byte; only tracebacks differ with the lines of the code."""
     _, made = JOURNALS[name]
     drive = made()

@@ -102,7 +102,7 @@ def shop(cls: Any, change: Any = lambda order: order) -> Workflow[..., Any]:
 
 
 def sleeps(body: Execution) -> bool:
-    """Whether it has come past both steps, to its hour of sleep."""
+    """Whether the run has passed both steps and sleeps."""
     return not body.commands and body.next_timer() is not None
 
 
@@ -122,7 +122,7 @@ def test_a_run_goes_on_when_values_differ_from_the_defaults_that_there_were(begi
     assert sleeps(drive.replay(workflow=shop(after)))
 
 
-def test_a_child_that_was_given_such_a_value_is_the_same_child(begin):
+def test_a_child_whose_input_type_got_fields_with_defaults_is_the_same_child(begin):
     def parent(cls: Any) -> Workflow[..., Any]:
         @workflow(name="deliver")
         async def deliver(order: cls) -> None: ...
@@ -137,19 +137,19 @@ def test_a_child_that_was_given_such_a_value_is_the_same_child(begin):
     assert list(again.life.children) == ["deliver"]
 
 
-def test_code_that_gives_the_new_field_another_value_asks_for_something_else(begin):
+def test_code_that_gives_the_new_field_another_value_has_diverged(begin):
     drive = begin(shop(Data), Data(a=1))
     with pytest.raises(JournalDiverged):
         drive.replay(workflow=shop(GrownData, lambda order: replace(order, gift=True)))
 
 
-def test_code_that_gives_an_old_field_another_value_asks_for_something_else(begin):
+def test_code_that_gives_an_old_field_another_value_has_diverged(begin):
     drive = begin(shop(Data), Data(a=1))
     with pytest.raises(JournalDiverged):
         drive.replay(workflow=shop(GrownData, lambda order: replace(order, a=2)))
 
 
-def test_a_mapping_that_got_a_key_like_the_new_field_is_something_else(begin):
+def test_a_mapping_that_got_a_key_named_like_the_new_field_has_diverged(begin):
     def told(cls: Any, more: dict[str, Any]) -> Workflow[..., Any]:
         @step(name="tell")
         async def tell(order: cls, more: dict[str, Any]) -> None: ...
@@ -166,7 +166,7 @@ def test_a_mapping_that_got_a_key_like_the_new_field_is_something_else(begin):
         drive.replay(workflow=told(GrownData, {"gift": False}))
 
 
-def test_what_a_large_call_may_have_been_is_looked_for_only_so_long():
+def test_the_search_for_earlier_forms_of_a_large_call_is_bounded():
     arguments = Codec().arguments(shop(list[GrownData]).fn)
     few = arguments.pack(([GrownData(a=1)],), {})
     many = arguments.pack(([GrownData(a=number) for number in range(50_000)],), {})

@@ -8,7 +8,7 @@ from holdfast import workflow
 from tests.engine.samples import double
 
 
-def test_a_step_named_like_a_numbered_key_does_not_meet_it(begin):
+def test_a_step_named_like_a_numbered_key_does_not_collide_with_that_key(begin):
     """The user's own name "double:1" and the second use of "double" are two steps."""
 
     @workflow

@@ -30,7 +30,7 @@ def test_the_limit_counts_inputs_delivered(begin):
     assert len(inputs) == 10
 
 
-def test_attempts_that_the_body_never_sees_count_for_nothing(begin):
+def test_failed_attempts_that_the_body_never_sees_do_not_count(begin):
     @workflow(journal_limit=3)
     async def body() -> int:
         await double(1)
@@ -60,7 +60,7 @@ def test_a_reserve_is_kept_for_cleanup(begin):
     assert begin(body).finish().check().notes == ["clean"]
 
 
-def test_a_body_in_a_def_meets_the_limit_too(begin):
+def test_a_def_body_reaches_the_limit_too(begin):
     @workflow(journal_limit=5)
     def body() -> None:
         while True:
@@ -96,8 +96,8 @@ def test_a_body_that_swallows_the_limit_does_not_go_on_for_ever(begin):
     assert len(swallowed) < 20_000
 
 
-def test_what_is_undone_at_the_limit_is_cleanup_from_the_first_step_on(begin):
-    """The body never asked for anything once it was full, so nobody has told it."""
+def test_compensations_at_the_limit_use_the_reserve_from_their_first_step_on(begin):
+    """The body asked for nothing after the journal was full, so it never met the limit itself."""
 
     undone: list[str] = []
 
@@ -116,8 +116,8 @@ def test_what_is_undone_at_the_limit_is_cleanup_from_the_first_step_on(begin):
     assert undone == ["undone"]
 
 
-def test_what_is_undone_is_never_given_up_for_want_of_room(begin):
-    """A thousand cleanups have room in the reserve; what was registered may be more."""
+def test_compensations_are_never_given_up_for_lack_of_room_in_the_journal(begin):
+    """The reserve has room for a thousand entries; more compensations than that may be registered."""
     undone: list[int] = []
 
     @step
@@ -135,7 +135,7 @@ def test_what_is_undone_is_never_given_up_for_want_of_room(begin):
     assert undone == list(reversed(range(2_500)))
 
 
-def test_a_body_that_rolls_back_again_and_again_meets_the_limit(begin):
+def test_a_body_that_rolls_back_again_and_again_reaches_the_limit(begin):
     @workflow(journal_limit=5)
     async def body() -> None:
         while True:
@@ -145,7 +145,7 @@ def test_a_body_that_rolls_back_again_and_again_meets_the_limit(begin):
     assert isinstance(begin(body).finish().check().error, JournalLimitReached)
 
 
-def test_a_run_that_is_stopped_at_its_limit_says_what_was_not_undone(begin):
+def test_a_run_that_is_stopped_at_its_limit_names_what_was_not_undone(begin):
     @workflow(journal_limit=3)
     async def body() -> None:
         compensate(clean_up)
@@ -158,7 +158,7 @@ def test_a_run_that_is_stopped_at_its_limit_says_what_was_not_undone(begin):
     assert drive.error.__notes__[0] == "could not be compensated: clean_up: the run was stopped before it"
 
 
-def test_what_a_cancel_at_the_limit_leads_to_is_cleanup_from_the_first_step_on(begin):
+def test_cleanup_after_a_cancel_at_the_limit_uses_the_reserve_from_its_first_step_on(begin):
     @workflow(journal_limit=3)
     async def body() -> None:
         await double(1)

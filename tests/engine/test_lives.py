@@ -21,7 +21,7 @@ from tests.engine.samples import Declined, double, echo, refuse
 
 @pytest.fixture
 def no_collector() -> Iterator[None]:
-    """What it finds is others', and would be counted here."""
+    """Without the garbage collector: what it calls would be counted here."""
     gc.disable()
     yield
     gc.enable()
@@ -107,7 +107,7 @@ def test_a_child_that_nobody_waits_for_any_more_is_cancelled(begin):
     assert drive.check().status == "completed"
 
 
-def test_a_child_never_looked_at_is_told_unless_it_is_abandoned(begin):
+def test_a_child_that_nobody_awaits_is_an_error_unless_it_is_abandoned(begin):
     @workflow
     async def forgotten() -> None:
         child.start(1)
@@ -138,7 +138,7 @@ def test_other_arguments_for_a_child_are_divergence(begin):
         drive.replay(workflow=changed)
 
 
-def test_a_run_that_is_new_goes_the_new_way(begin):
+def test_a_new_run_takes_the_new_branch_of_a_change(begin):
     @workflow
     async def body() -> bool:
         new = patched("change")
@@ -148,7 +148,7 @@ def test_a_run_that_is_new_goes_the_new_way(begin):
     assert begin(body).finish().check().result is True
 
 
-def test_a_run_past_the_point_goes_the_old_way_and_one_before_it_the_new(begin):
+def test_a_run_past_a_change_takes_the_old_branch_and_a_run_before_it_the_new_one(begin):
     @workflow(name="body")
     async def old() -> None:
         await double(1)
@@ -216,7 +216,7 @@ def test_the_next_run_has_the_deadline_of_its_chain_a_seed_of_its_own_and_what_i
     assert new.seed not in (SEED, SEED[:16])
 
 
-def test_a_run_that_goes_on_as_its_deadline_passes_leaves_that_to_the_next(begin):
+def test_a_run_that_continues_as_new_when_its_deadline_passes_leaves_the_deadline_to_the_next(begin):
     @workflow
     async def body() -> None:
         await double(1)
@@ -238,7 +238,7 @@ def test_continue_as_new_can_not_be_swallowed(begin):
     assert drive.notes == []
 
 
-def test_nor_by_one_that_catches_everything_and_returns(begin):
+def test_continue_as_new_ends_a_body_that_catches_everything_and_returns(begin):
     @workflow
     async def body(n: int) -> str:
         try:
@@ -252,7 +252,7 @@ def test_nor_by_one_that_catches_everything_and_returns(begin):
 
 
 @pytest.mark.parametrize("length", [20, 483, 484, 499, 500])
-def test_a_run_that_goes_on_is_known_by_the_id_of_the_first(length):
+def test_a_run_that_continues_as_new_is_known_by_the_id_of_the_first(length):
     first, other = "a" * length, "a" * (length - 1)
     after = id_after(first, bytes(8))
     assert len(after) == min(length + 17, 500)
@@ -292,7 +292,7 @@ def test_a_cancelled_child_raises_run_cancelled(begin):
     assert drive.check().result == "run-1.child"
 
 
-def test_a_child_of_a_run_that_was_tried_again_costs_the_same_however_many_there_are(begin, no_collector):
+def test_rebuilding_a_child_of_a_retried_run_costs_the_same_however_many_children_there_are(begin, no_collector):
     @workflow(retry=Retry(attempts=2, initial="1s", jitter=0))
     async def body(count: int) -> None:
         children = [child.start(n) for n in range(count)]
@@ -317,7 +317,7 @@ def test_a_child_of_a_run_that_was_tried_again_costs_the_same_however_many_there
     assert calls(900) < 4 * calls(300)
 
 
-def test_a_new_try_costs_the_same_however_many_come_behind_it(begin, no_collector):
+def test_rebuilding_a_try_costs_the_same_however_many_tries_follow_it(begin, no_collector):
     @workflow(retry=Retry(attempts=None, initial=0, jitter=0))
     async def body() -> None:
         await refuse("visa")

@@ -1,4 +1,4 @@
-"""What a task has failed with that nobody awaits is reported when the run ends: once and live; nothing else changes."""
+"""The failure of a task that nobody awaits is reported when the run ends: once, live, and without other effect."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_step_that_failed_in_a_task_is_reported_however_the_body_ends(begin, c
     assert repr(record.exc_info[1]) == "ConnectionError('the line is dead')"
 
 
-def test_a_task_that_was_looked_at_is_not_reported(begin, caplog):
+def test_a_failed_task_that_was_awaited_is_not_reported(begin, caplog):
     @workflow
     async def body() -> str:
         tasks = [asyncio.create_task(fail()) for _ in range(3)]
@@ -94,12 +94,12 @@ def test_a_body_s_own_failure_is_not_reported_as_lost(begin, caplog):
     assert caplog.records == []
 
 
-def test_it_is_reported_once_although_the_body_was_put_away_meanwhile(begin, caplog):
+def test_a_failed_task_is_reported_once_although_its_body_was_put_away_meanwhile(begin, caplog):
     @workflow
     async def body() -> None:
         let_fail()
         await double(1)
-        # So many that those which are over are let go of.
+        # So many tasks that those which have ended are forgotten.
         await asyncio.gather(*(double(n) for n in range(40)))
 
     drive = begin(body)
@@ -125,7 +125,7 @@ def test_a_task_that_failed_among_many_is_reported(begin, caplog):
     assert len(caplog.records) == 60
 
 
-def test_a_run_that_is_tried_again_reports_what_its_last_try_has_lost(begin, caplog):
+def test_a_run_that_is_tried_again_reports_the_unseen_failures_of_its_last_try(begin, caplog):
     @workflow(retry=Retry(attempts=2, initial=0))
     async def body() -> None:
         let_fail()

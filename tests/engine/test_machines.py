@@ -51,7 +51,7 @@ def test_a_next_state_that_is_no_name_is_refused_where_it_is_made():
 
 
 @pytest.mark.parametrize("states", [{}, {"begin": start}, {"start": 5}, {"start": lambda: None}])
-def test_a_machine_that_can_not_work_is_refused_where_it_is_made(states):
+def test_a_machine_without_usable_states_is_refused_where_it_is_made(states):
     with pytest.raises(DefinitionError, match="machine 'm'"):
         Machine("m", states)
 
@@ -71,7 +71,7 @@ def count(ctx: Any) -> Any:
     return Next("start", after="1s" if ctx["n"] % 7 == 0 else None)
 
 
-def test_a_state_that_says_how_to_undo_it_is_refused():
+def test_a_state_with_a_compensation_is_refused():
     @step(compensate=print)
     def start(ctx: Any) -> Done[None]:
         return Done()
@@ -93,7 +93,7 @@ async def generating(ctx: Any) -> Any:
     ],
     ids=["workflow", "generator", "number"],
 )
-def test_what_can_be_no_state_is_refused_where_the_machine_is_made(states: Any, words: str):
+def test_a_value_that_can_not_be_a_state_is_refused_where_the_machine_is_made(states: Any, words: str):
     with pytest.raises(DefinitionError, match=words):
         Machine("m", states)
 
@@ -132,7 +132,7 @@ def test_a_long_machine_replays_from_its_last_checkpoint(begin):
     assert drive.finish().result == 250
 
 
-def test_what_came_before_a_checkpoint_does_not_count_against_the_limit(begin):
+def test_entries_before_a_checkpoint_do_not_count_against_the_journal_limit(begin):
     drive = begin(Machine("counting", {"start": lambda ctx: Next("start")}), None)
     for number in range(250):
         drive.complete("start" if not number else f"start:{number}")

@@ -79,7 +79,7 @@ PAYLOADS: tuple[object, ...] = (
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_the_oldest_message_that_a_wait_takes_goes_to_the_first_wait_that_takes_it(seed):
+def test_the_oldest_message_that_matches_goes_to_the_first_wait_that_it_matches(seed):
     dice = random.Random(seed)
     marks = Once()
     mailbox, plain = Mailbox(marks), Matcher(CODEC)
@@ -89,7 +89,7 @@ def test_the_oldest_message_that_a_wait_takes_goes_to_the_first_wait_that_takes_
         deed = dice.random()
         if deed < 0.4:
             if dice.random() < 0.2:
-                # By its number, by the hook that it was for before a retry, or by neither.
+                # A message names a wait by its number, by its hook from before a retry, or not at all.
                 one = dice.randrange(1, number + 1)
                 known = dice.choice([{"hook": one}, {"wait": FIRST_HOOK + one}, {}])
                 kept.append(message(number, "hook", **known))
@@ -115,8 +115,8 @@ def test_the_oldest_message_that_a_wait_takes_goes_to_the_first_wait_that_takes_
         assert len(mailbox) == len(kept)
 
 
-def test_what_nobody_here_can_read_is_offered_to_the_first_wait_of_its_name():
-    """It may be what that one waits for: the run is blocked until somebody reads it."""
+def test_a_message_that_can_not_be_read_is_offered_to_the_first_wait_of_its_name():
+    """That wait may be for this message: the run is blocked until a worker can read it."""
     waits = {1: wait(1, "b"), 2: wait(2, "a", {"by": "a"}), 3: wait(3, "a", {"by": "b"}), 4: wait(4, "a")}
     other = Codec(chain=[AesGcm({"theirs": bytes(32)}, primary="theirs")]).message({"by": "b"}, "signal", "a")
     sealed = msgspec.structs.replace(message(1, "a"), payload=other)
@@ -127,7 +127,7 @@ def test_what_nobody_here_can_read_is_offered_to_the_first_wait_of_its_name():
         assert mailbox.take(waits) == (sealed, waits[2])
 
 
-def test_messages_that_nobody_takes_are_looked_at_once(begin, monkeypatch):
+def test_messages_that_no_wait_takes_are_read_only_once(begin, monkeypatch):
     @workflow
     async def body() -> Any:
         return await wait_for_signal("ok", match={"by": "manager"})
@@ -150,7 +150,7 @@ def test_messages_that_nobody_takes_are_looked_at_once(begin, monkeypatch):
 
 
 def cost_of(act: Callable[[], None]) -> int:
-    """How many functions of Python's are called, or come back."""
+    """How many calls and returns of Python functions there are."""
     made: list[int] = []
     # What the collector calls belongs to nobody here, and depends on what other tests have left.
     gc.disable()
@@ -164,7 +164,7 @@ def cost_of(act: Callable[[], None]) -> int:
 
 
 @pytest.mark.parametrize("at_once", [1, 2], ids=["one after the other", "two at once"])
-def test_a_message_of_a_pile_costs_no_more_than_one_alone(at_once):
+def test_a_message_among_many_costs_no_more_than_one_alone(at_once):
     def take_all(size: int) -> None:
         mailbox = Mailbox(Matcher(CODEC), [message(number, "a") for number in range(1, size + 1)])
         waits: dict[int, Wait] = {}
@@ -213,7 +213,7 @@ def test_a_message_costs_no_more_for_the_waits_that_are_there(kind, comes_first)
 
 
 def test_looking_for_one_of_many_messages_costs_no_more_than_for_one_of_few():
-    """One wait after the other asks for its own of a pile that came before them all."""
+    """One wait after the other asks for its own message, all of which came before the first wait."""
 
     def take_all(size: int) -> None:
         mailbox = Mailbox(Matcher(CODEC), [message(number, "a", {"order": number}) for number in range(1, size + 1)])

@@ -19,7 +19,7 @@ async def child(number: int) -> int:
 
 
 def opcodes_of(act: Callable[[], None]) -> int:
-    """How much Python executes for it."""
+    """How many opcodes Python executes for it."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -57,7 +57,7 @@ def test_cancelling_many_children_costs_no_more_each_than_cancelling_few(begin):
     assert costs[1] < 1.2 * costs[0]
 
 
-def test_calling_off_children_that_were_only_just_asked_for_compares_none_with_the_others(begin, monkeypatch):
+def test_cancelling_children_in_the_turn_that_started_them_compares_no_two_of_them(begin, monkeypatch):
     compared: list[int] = []
     monkeypatch.setattr(NewRun, "__eq__", lambda self, other: compared.append(1) or self is other)
 
@@ -75,7 +75,7 @@ def test_calling_off_children_that_were_only_just_asked_for_compares_none_with_t
     assert not compared
 
 
-def test_signalling_many_children_costs_no_more_each_than_signalling_few_and_neither_does_its_replay(begin):
+def test_signalling_and_replaying_many_children_costs_no_more_each_than_few(begin):
     @workflow
     async def body(size: int) -> int:
         runs = [child.options(key=f"key {number}").start(number) for number in range(size)]

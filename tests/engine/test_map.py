@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from contextvars import copy_context
 from decimal import Decimal
 from functools import partial
-from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import Failure, Retry, current_step, step, workflow
-from holdfast.define import StepInfo, async_chunk, blocking_chunk, current_scope
+from holdfast import Failure, Retry, step, workflow
 from holdfast.model import StepCompleted, StepFailed
 from tests.engine.drive import CODEC
 
@@ -105,7 +100,7 @@ def test_no_chunk_has_more_than_a_thousand_items(begin, monkeypatch):
     assert begin(body).asked == ["square.map", "square.map:1"]
 
 
-def test_a_chunk_is_not_tried_again_for_its_items_are(begin):
+def test_a_chunk_has_one_attempt_because_its_items_are_retried(begin):
     @workflow
     async def body() -> list[int]:
         return await holdfast.map(square, [1])
@@ -151,7 +146,7 @@ def test_a_def_body_maps(begin):
 
 
 @pytest.mark.parametrize("options", [{"concurrency": 0}, {"concurrency": None}, {"chunk": 0}, {"on_error": "ignore"}])
-def test_nonsense_is_refused_where_it_is_written(begin, options):
+def test_invalid_options_of_a_map_are_refused_by_name(begin, options):
     @workflow
     async def body() -> str:
         try:
@@ -180,161 +175,6 @@ def test_a_transactional_step_is_refused_by_name(begin):
     assert "'booked' is transactional" in begin(body).result
 
 
-def test_an_item_that_nobody_waits_for_any_more_is_not_tried_again():
-    info = StepInfo("flaky", "flaky", 1, None, {})  # type: ignore[arg-type]
-    tries = []
-
-    @step(retry=Retry(attempts=5, initial=0))
-    def flaky(n: int) -> None:
-        tries.append(n)
-        info.cancelled = True
-        raise ValueError("no")
-
-    context = copy_context()
-    context.run(current_scope.set, info)
-    context.run(blocking_chunk(flaky, False, flaky.fn), [1, 2])
-    assert tries == [1]
-
-
-def a_chunk() -> StepInfo:
-    return StepInfo("chunk", "chunk", 1, None, {})  # type: ignore[arg-type]
-
-
-def inside(info: StepInfo, chunk: Any, items: list[int]) -> Any:
-    """What a chunk comes to that is executed as `info` says."""
-    context = copy_context()
-    context.run(current_scope.set, info)
-    return context.run(chunk, items)
-
-
-def test_an_item_sees_that_nobody_waits_for_its_chunk_any_more():
-    info, seen = a_chunk(), []
-
-    @step
-    def looks(n: int) -> None:
-        info.cancelled = True
-        seen.append(current_step().cancelled)
-
-    inside(info, blocking_chunk(looks, False, looks.fn), [1])
-    assert seen == [True]
-
-
-def test_an_item_sees_what_its_chunk_has_said_of_itself():
-    info, seen = a_chunk(), []
-    info.heartbeat_details = {"done": 7}
-
-    @step
-    def looks(n: int) -> None:
-        seen.append(current_step().heartbeat_details)
-
-    inside(info, blocking_chunk(looks, False, looks.fn), [1])
-    assert seen == [{"done": 7}]
-
-
-@pytest.mark.parametrize("undo", [None, lambda n: None])
-def test_what_a_chunk_holds_is_kept_for_its_failure_only_if_it_can_be_undone(undo):
-    info = a_chunk()
-
-    @step(compensate=undo)
-    def kept(n: int) -> int:
-        return n
-
-    inside(info, blocking_chunk(kept, False, kept.fn), [1, 2])
-    assert info.done == (None if undo is None else ([1, 2], {}))
-
-
-async def test_a_timeout_error_of_an_item_s_own_is_no_timeout_of_its_step():
-    @step(timeout="1h", retry=Retry(attempts=1))
-    async def impatient(n: int) -> None:
-        raise TimeoutError("the other side was slow")
-
-    _, failures = await async_chunk(impatient, True, impatient.fn)([1])
-    assert failures == {0: ("TimeoutError", "the other side was slow")}
-
-
-@pytest.mark.parametrize("is_async", [True, False])
-async def test_an_item_is_tried_as_often_as_its_step_says(is_async):
-    tries: list[int] = []
-
-    def fails(n: int) -> None:
-        tries.append(n)
-        raise ValueError("no")
-
-    async def fails_async(n: int) -> None:
-        fails(n)
-
-    made = step(retry=Retry(attempts=3, initial=0))(fails_async if is_async else fails)
-    found = async_chunk(made, True, made.fn)([1, 2]) if is_async else blocking_chunk(made, True, made.fn)([1, 2])
-    if is_async:
-        await found
-    assert tries == [1, 1, 1, 2, 2, 2]
-
-
-def test_an_item_is_not_tried_for_longer_than_its_step_says():
-    tries: list[int] = []
-
-    @step(retry=Retry(attempts=3, initial=0, within=0.000_001))
-    def slow(n: int) -> None:
-        tries.append(n)
-        ends = time.monotonic() + 0.000_1
-        while time.monotonic() < ends:
-            pass
-        raise ValueError("no")
-
-    blocking_chunk(slow, True, slow.fn)([1, 2])
-    assert tries == [1, 2]
-
-
-def test_what_an_item_says_that_can_not_be_printed_is_collected_all_the_same():
-    class Mute(Exception):
-        def __str__(self) -> str:
-            raise AttributeError("response")
-
-    @step(retry=Retry(attempts=1))
-    def mute(n: int) -> None:
-        raise Mute
-
-    results, failures = blocking_chunk(mute, True, mute.fn)([1])
-    assert (results, failures[0][0]) == ([None], "Mute")
-
-
-@pytest.mark.parametrize("error", [SystemExit(2), asyncio.CancelledError("stray")], ids=repr)
-async def test_what_is_no_exception_is_collected_like_one_and_not_tried_again(error):
-    tries: list[int] = []
-
-    def leaves(n: int) -> int:
-        tries.append(n)
-        if n == 1:
-            raise error
-        return n
-
-    async def leaves_async(n: int) -> int:
-        return leaves(n)
-
-    one, other = step(leaves), step(leaves_async)
-    timed = step(timeout="1h")(leaves)
-    expected = [None, 2], {0: (type(error).__name__, str(error))}
-    assert blocking_chunk(one, True, one.fn)([1, 2]) == expected
-    assert blocking_chunk(timed, True, timed.fn)([1, 2]) == expected
-    assert await async_chunk(other, True, other.fn)([1, 2]) == expected
-    assert tries == [1, 2, 1, 2, 1, 2]
-
-
-async def test_a_cancel_of_the_chunk_is_no_failure_of_an_item():
-    begun = asyncio.Event()
-
-    @step
-    async def waits(n: int) -> None:
-        begun.set()
-        await asyncio.Event().wait()
-
-    chunk = asyncio.create_task(async_chunk(waits, True, waits.fn)([1, 2]))
-    await begun.wait()
-    chunk.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await chunk
-
-
 @step
 async def unsquare(n: int) -> None: ...
 
@@ -344,7 +184,7 @@ async def squared(n: int) -> int:
     return n * n
 
 
-def test_what_a_map_did_is_undone_item_by_item_last_first(begin):
+def test_a_map_is_undone_item_by_item_last_first(begin):
     @workflow
     async def body() -> None:
         await holdfast.map(squared, [2, 3, 4], chunk=2)

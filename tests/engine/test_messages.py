@@ -46,7 +46,7 @@ def test_an_early_signal_waits_and_the_first_one_comes_first(begin):
     assert drive.check().result == ["a", "b"]
 
 
-def test_a_match_leaves_the_others_where_they_are(begin):
+def test_a_wait_with_a_match_leaves_other_signals_in_place(begin):
     @workflow
     async def body() -> list[Any]:
         manager = await wait_for_signal("ok", match={"by": {"role": "manager"}})
@@ -58,7 +58,7 @@ def test_a_match_leaves_the_others_where_they_are(begin):
     assert drive.check().result == [{"by": {"role": "manager", "name": "x"}}, {"by": {"role": "clerk"}}]
 
 
-def test_a_wait_that_times_out_raises_and_has_taken_nothing(begin):
+def test_a_wait_that_times_out_raises_and_takes_no_signal(begin):
     @workflow
     async def body() -> Any:
         try:
@@ -75,7 +75,7 @@ def test_a_wait_that_times_out_raises_and_has_taken_nothing(begin):
 
 
 @pytest.mark.parametrize(("after", "expected"), [(60_000_000, "got"), (60_000_001, "late")])
-def test_a_message_that_was_sent_when_the_timeout_was_due_comes_first(begin, after, expected):
+def test_a_message_counts_as_in_time_up_to_the_moment_the_timeout_is_due(begin, after, expected):
     @workflow
     async def body() -> str:
         return await wait_for_signal("go", timeout="1m", default="late")
@@ -130,7 +130,7 @@ class Answer:
     yes: bool
 
 
-def test_a_payload_that_does_not_fit_is_set_aside_and_the_wait_goes_on(begin):
+def test_a_payload_of_the_wrong_type_is_set_aside_and_the_wait_goes_on(begin):
     @workflow
     async def body() -> bool:
         return (await wait_for_signal("answer", type=Answer)).yes
@@ -222,7 +222,7 @@ def test_an_event_that_was_found_for_a_younger_wait_goes_to_the_oldest_and_the_y
     assert drive.check().result == [3, 4]
 
 
-def test_an_event_that_came_for_a_wait_that_is_over_is_there_for_the_next(begin):
+def test_an_event_found_for_a_wait_that_is_over_goes_to_the_next_wait(begin):
     @workflow
     async def body() -> Any:
         await wait_for_event("paid", timeout="1m", default=None)
@@ -305,7 +305,7 @@ def test_messages_and_values_are_sent_once_and_not_by_replay(begin):
     assert done.out is None
 
 
-def test_a_forgotten_await_of_a_wait_is_told(begin):
+def test_a_wait_that_nobody_awaits_is_an_error(begin):
     @workflow
     async def body() -> None:
         wait_for_signal("go")
@@ -342,7 +342,7 @@ def test_a_signal_is_divergence_where_the_code_now_waits_for_an_event_of_that_na
         drive.replay(workflow=changed)
 
 
-def test_the_timeout_of_a_wait_that_has_got_its_message_is_set_no_more(begin):
+def test_a_wait_that_has_got_its_message_sets_no_timer(begin):
     @workflow
     async def body() -> None:
         await wait_for_signal("go", timeout="1h")

@@ -12,7 +12,7 @@ from tests.engine.samples import double, echo, refuse, triple
 
 
 def test_a_body_that_fails_fails_with_its_own_error(begin):
-    """What was forgotten is not the news then."""
+    """The error of the body matters more than a forgotten await."""
 
     @workflow
     async def body() -> None:
@@ -22,7 +22,7 @@ def test_a_body_that_fails_fails_with_its_own_error(begin):
     assert str(begin(body).error) == "mine"
 
 
-def test_a_cancelled_run_is_not_stopped_by_what_it_had_no_time_to_await(begin):
+def test_a_cancelled_run_is_not_stopped_by_a_step_it_had_no_time_to_await(begin):
     @workflow
     async def body() -> int:
         one = double.start(1)
@@ -62,7 +62,7 @@ def test_a_failing_step_that_nobody_awaits_in_a_task_is_no_error_of_the_run(begi
     assert drive.status == "completed"
 
 
-def test_a_task_of_an_abandoned_child_that_begins_with_the_end_is_no_error(begin):
+def test_a_task_that_starts_an_abandoned_child_as_the_body_ends_is_no_error(begin):
     @workflow
     async def child() -> None: ...
 
@@ -74,7 +74,7 @@ def test_a_task_of_an_abandoned_child_that_begins_with_the_end_is_no_error(begin
     assert begin(body).finish().check().result == 1
 
 
-def test_what_the_cleanup_of_a_cancelled_task_has_no_time_for_is_no_error(begin):
+def test_a_step_that_the_cleanup_of_a_cancelled_task_had_no_time_to_await_is_no_error(begin):
     @workflow
     async def body() -> int:
         async def waits() -> None:
@@ -113,7 +113,7 @@ def test_a_cancelled_task_that_never_began_is_no_error(begin):
     assert begin(body).finish().check().result == 4
 
 
-def test_the_siblings_of_a_failure_in_a_task_group_that_had_no_time_to_begin_are_no_error(begin):
+def test_tasks_of_a_failed_task_group_that_had_no_time_to_begin_are_no_error(begin):
     @workflow
     async def body() -> str:
         try:
@@ -163,13 +163,13 @@ async def beside_one_that_has_failed() -> int:
 
 
 @pytest.mark.parametrize("body", [beside_one_that_goes_on, beside_one_that_was_cancelled])
-def test_a_task_that_never_came_to_the_line_where_it_looks_has_forgotten_nothing(begin, body):
+def test_a_task_that_never_reached_its_await_has_forgotten_nothing(begin, body):
     drive = begin(body)
     drive.complete("triple")
     assert drive.check().result == 1
 
 
-def test_a_task_that_failed_before_the_line_where_it_looks_has_forgotten_nothing(begin):
+def test_a_task_that_failed_before_its_await_has_forgotten_nothing(begin):
     drive = begin(beside_one_that_has_failed)
     drive.fail("refuse", ValueError("no"))
     assert drive.check().result == 1

@@ -24,7 +24,7 @@ def test_steps_in_sequence_replay_from_every_point(begin):
     assert begin(sequence, 1).finish().check().result == 12
 
 
-def test_the_same_step_is_numbered_by_its_use(begin):
+def test_keys_of_a_step_that_is_used_again_are_numbered(begin):
     @workflow
     async def body() -> list[int]:
         return [await double(1), await double(1), await double(1)]
@@ -32,7 +32,7 @@ def test_the_same_step_is_numbered_by_its_use(begin):
     assert begin(body).finish().check().asked == ["double", "double:1", "double:2"]
 
 
-def test_equal_arguments_are_two_executions(begin):
+def test_two_calls_with_equal_arguments_are_two_executions(begin):
     @workflow
     async def body() -> None:
         await asyncio.gather(double(1), double(1))

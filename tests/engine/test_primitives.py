@@ -69,7 +69,7 @@ def test_a_task_group_cancels_the_siblings_of_a_failure(begin):
 
 
 def test_as_completed_over_bare_coroutines_is_refused(begin):
-    """It would begin them in the order of their addresses, and swap results on replay."""
+    """as_completed would begin the coroutines in the order of their addresses, and swap results on replay."""
 
     @workflow
     async def body() -> list[int]:

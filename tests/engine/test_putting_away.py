@@ -79,7 +79,7 @@ def test_finally_in_a_def_body_can_not_ask_for_a_step(begin):
     assert drive.asked == ["triple"]
 
 
-def test_finally_can_not_sleep_either(begin):
+def test_finally_can_not_sleep_while_its_body_is_put_away(begin):
     @workflow
     async def body() -> None:
         try:
@@ -92,7 +92,7 @@ def test_finally_can_not_sleep_either(begin):
     assert ALERTS == []
 
 
-def test_finally_can_not_start_a_pending(begin):
+def test_finally_can_not_start_a_step_while_its_body_is_put_away(begin):
     @workflow
     async def body() -> None:
         try:
@@ -145,7 +145,7 @@ def test_the_run_goes_on_where_it_was_after_its_body_was_put_away(begin):
     assert drive.result == 2
 
 
-def test_an_endless_loop_that_swallows_everything_ends_the_putting_away_and_is_told_of(begin, caplog):
+def test_an_endless_loop_that_swallows_every_exception_is_given_up_and_reported(begin, caplog):
     @workflow
     async def body() -> None:
         while True:
@@ -159,7 +159,7 @@ def test_an_endless_loop_that_swallows_everything_ends_the_putting_away_and_is_t
     assert "goes on calling although it was put away" in caplog.text
 
 
-def test_an_endless_loop_in_a_def_body_that_swallows_everything_ends_the_putting_away(begin):
+def test_an_endless_loop_in_a_def_body_that_swallows_every_exception_is_given_up(begin):
     @workflow
     def body() -> None:
         while True:
@@ -188,7 +188,7 @@ def test_another_run_of_the_same_runners_works_after_a_stubborn_one(begin):
     assert begin(polite, runners=runners, run_id="run-2").finish().check().result == 6
 
 
-def test_an_endless_loop_of_plain_sleeps_that_swallows_ends_the_putting_away_and_is_told_of(begin, caplog):
+def test_an_endless_loop_of_plain_sleeps_that_swallows_every_exception_is_given_up_and_reported(begin, caplog):
     @workflow
     async def body() -> None:
         while True:
@@ -346,7 +346,7 @@ def test_a_pending_held_by_the_outside_can_not_wake_a_dead_body(begin):
     assert ALERTS == []
 
 
-def test_a_task_whose_context_another_one_is_blocked_in_is_put_away_too(begin):
+def test_a_task_that_shares_its_context_with_a_blocked_task_is_put_away(begin):
     @workflow
     async def body() -> None:
         shared = contextvars.copy_context()

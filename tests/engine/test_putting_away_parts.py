@@ -14,7 +14,7 @@ from tests.engine.samples import clean_up, double, triple
 
 
 async def two_items():
-    """Say in which run they were closed."""
+    """A generator that notes in which run it was closed."""
     try:
         yield 1
         yield 2
@@ -72,7 +72,7 @@ def test_an_async_generator_is_closed_with_its_body(begin):
 
 
 def test_a_generator_between_two_items_is_closed_in_its_own_run(begin):
-    """Collected later, its `finally` would write into whichever run is advancing then."""
+    """If it were collected later, its `finally` would write into whichever run is advancing then."""
 
     @workflow
     async def body() -> None:
@@ -102,7 +102,7 @@ def test_an_abandoned_async_generator_is_closed_while_its_run_is_alive(begin):
     assert ALERTS == ["run-1"]
 
 
-def test_an_async_context_manager_can_not_clean_up_with_a_step_while_put_away(begin):
+def test_an_async_context_manager_can_not_ask_for_a_step_while_its_body_is_put_away(begin):
     @contextlib.asynccontextmanager
     async def reserved():
         try:
@@ -153,7 +153,7 @@ def test_a_timeout_block_does_not_turn_the_suspension_into_a_timeout(begin):
     assert ALERTS == []
 
 
-def test_a_done_callback_can_not_ask_while_put_away(begin):
+def test_a_done_callback_can_not_ask_for_a_step_while_its_body_is_put_away(begin):
     @workflow
     async def body() -> None:
         def ask(_: object) -> None:
@@ -170,7 +170,7 @@ def test_a_done_callback_can_not_ask_while_put_away(begin):
     assert drive.asked == ["double"]
 
 
-def test_new_tasks_made_while_put_away_do_nothing(begin):
+def test_tasks_made_while_a_body_is_put_away_do_nothing(begin):
     @workflow
     async def body() -> None:
         try:
@@ -222,8 +222,8 @@ def test_an_async_generator_between_two_items_is_closed_in_its_own_run(begin):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_generator_in_a_cycle_never_asks_in_another_run(begin):
-    """Its `finally` runs when the collector likes; it must not reach the run that is advancing then."""
+def test_a_generator_in_a_reference_cycle_never_asks_for_a_step_in_another_run(begin):
+    """The garbage collector runs its `finally` at any time; that must not reach the run that is advancing then."""
 
     @workflow
     async def first() -> None:

@@ -19,7 +19,7 @@ async def race() -> list[object]:
     return [one.result() for one in done]
 
 
-def test_the_first_of_a_race_is_one_even_if_two_results_came_in_one_turn(begin):
+def test_a_race_has_one_winner_even_if_two_results_come_in_one_turn(begin):
     drive = begin(race)
     drive.take(drive.completed("echo:1"), drive.completed("echo:0" if "echo:0" in drive.open else "echo"))
     assert drive.result == [1]
@@ -86,13 +86,13 @@ def test_a_result_that_nobody_waits_for_any_more_is_left_out_of_the_journal(begi
 
 
 def test_results_and_withdrawals_in_one_turn_leave_the_late_result_out(begin):
-    """The winner's result cancels the loser, whose result came in the same turn behind it."""
+    """The winner's result cancels the loser, whose own result comes later in the same turn."""
     drive = begin(race)
     drive.take(drive.completed("echo:1"), drive.completed("echo:2"))
     assert [getattr(entry, "key", None) for entry in drive.entries[-2:]] == ["echo:1", None]
 
 
-def test_what_was_asked_and_withdrawn_in_one_turn_is_not_begun(begin):
+def test_a_step_asked_for_and_withdrawn_in_one_turn_is_not_begun(begin):
     @workflow
     async def body() -> object:
         await double(1)
@@ -106,7 +106,7 @@ def test_what_was_asked_and_withdrawn_in_one_turn_is_not_begun(begin):
     assert drive.begun == ["double:1"]
 
 
-def test_a_withdrawn_ask_of_the_same_turn_replays(begin):
+def test_a_step_withdrawn_in_the_turn_that_asked_for_it_replays(begin):
     @workflow
     async def body() -> object:
         await double(1)

@@ -170,7 +170,7 @@ def test_the_refusal_names_the_line_that_waits_for_a_task_of_a_library(begin):
         begin(body)
 
 
-def test_the_refusal_names_the_line_of_a_body_that_is_installed_itself(begin):
+def test_the_refusal_names_the_line_of_a_body_that_is_in_an_installed_package(begin):
     shop = installed("shop", "async def sell(get):\n    await get()\n\nasync def body() -> None:\n    await sell(get)")
     shop["get"] = library["get"]
     with pytest.raises(IOInBody, match=r"was called at shop.py:5 in body, in a workflow body"):
@@ -244,7 +244,7 @@ def test_a_call_that_blocks_in_another_thread_is_refused(begin, is_async):
         begin(coroutine if is_async else function)
 
 
-def test_a_thread_that_is_to_wake_a_body_is_told_why_it_can_t(begin):
+def test_a_thread_that_tries_to_wake_a_body_is_refused_with_the_reason(begin):
     loops = []
 
     @workflow
@@ -325,11 +325,11 @@ def test_a_workflow_called_outside_a_run_says_how_to_start_one():
         to_thread()
 
 
-def test_a_step_outside_a_run_is_just_the_function():
+def test_a_step_called_outside_a_run_is_the_plain_function():
     assert asyncio.run(double(4)) == 8
 
 
-def test_what_a_body_waits_for_can_t_be_resolved_from_outside(begin):
+def test_a_future_that_a_body_waits_for_can_t_be_resolved_from_outside(begin):
     events = []
 
     @workflow
@@ -348,7 +348,7 @@ def test_what_a_body_waits_for_can_t_be_resolved_from_outside(begin):
     assert drive.notes == []
 
 
-def test_what_a_body_waited_for_that_was_put_away_is_nobody_s(begin):
+def test_setting_an_event_of_a_body_that_was_put_away_wakes_nothing(begin):
     events = []
 
     @workflow

@@ -39,7 +39,7 @@ def test_a_failed_body_is_to_be_tried_again(begin):
     assert drive.retrying.attempt == 1
 
 
-def test_a_body_that_has_undone_what_it_did_is_not_tried_again(begin):
+def test_a_body_that_has_rolled_back_is_not_tried_again(begin):
     @workflow(retry=THRICE)
     async def body() -> None:
         compensate(echo, "a")
@@ -51,7 +51,7 @@ def test_a_body_that_has_undone_what_it_did_is_not_tried_again(begin):
     assert isinstance(drive.check().error, ValueError)
 
 
-def test_a_run_that_has_met_its_journal_limit_is_not_tried_again(begin):
+def test_a_run_that_has_reached_its_journal_limit_is_not_tried_again(begin):
     @workflow(retry=THRICE, journal_limit=5)
     async def body() -> None:
         while True:
@@ -62,7 +62,7 @@ def test_a_run_that_has_met_its_journal_limit_is_not_tried_again(begin):
     assert isinstance(drive.error, JournalLimitReached)
 
 
-def test_neither_is_one_that_has_met_it_in_a_task_group(begin):
+def test_a_run_that_has_reached_its_journal_limit_in_a_task_group_is_not_tried_again(begin):
     @workflow(retry=THRICE, journal_limit=5)
     async def body() -> None:
         async with asyncio.TaskGroup() as group:
@@ -77,7 +77,7 @@ def test_neither_is_one_that_has_met_it_in_a_task_group(begin):
     assert isinstance(drive.error, ExceptionGroup)
 
 
-def test_no_try_begins_behind_the_time_that_the_policy_gives_them(begin):
+def test_no_try_begins_after_the_time_that_the_policy_allows(begin):
     @workflow(retry=Retry(attempts=None, initial="1s", jitter=0, within="1s"))
     async def body() -> None:
         await double(1)
@@ -96,7 +96,7 @@ def test_the_delay_is_the_policys(begin):
     assert drive.retrying.retry_at == drive.at + 1_000_000
 
 
-def test_results_are_kept_and_the_failed_step_is_asked_anew(begin):
+def test_a_retried_run_keeps_its_results_and_asks_for_the_failed_step_again(begin):
     drive = begin(order)
     drive.complete("double")
     drive.fail("refuse", Declined("visa", cents=1))
@@ -177,7 +177,7 @@ def test_an_error_that_the_policy_can_t_read_fails_the_run(begin):
     assert isinstance(drive.check().error, RetryAfter)
 
 
-def test_unless_is_not_tried_again(begin):
+def test_an_error_listed_in_unless_is_not_tried_again(begin):
     @workflow(retry=Retry(attempts=3, unless=(Declined,)))
     async def body() -> None:
         await refuse("visa")
@@ -208,7 +208,7 @@ def test_a_run_that_fails_when_its_deadline_is_over_is_not_tried_again(begin):
 
 
 def test_a_sibling_that_ended_after_the_failure_is_kept(begin):
-    """Its result came behind the cut for a step asked before it: it is not executed again."""
+    """The step was asked for before the cut, and its result came after it: the step is not executed again."""
 
     @workflow(retry=THRICE)
     async def body() -> int:
@@ -234,7 +234,7 @@ def test_a_sibling_that_ended_after_the_failure_is_kept(begin):
     assert drive.result == 2
 
 
-def test_a_failure_that_was_caught_is_not_where_the_body_goes_on_if_a_later_one_ended_it(begin):
+def test_a_retried_body_goes_on_from_the_failure_that_ended_it_and_not_from_a_caught_one(begin):
     @workflow(retry=THRICE)
     async def body() -> str:
         try:
@@ -252,7 +252,7 @@ def test_a_failure_that_was_caught_is_not_where_the_body_goes_on_if_a_later_one_
     assert drive.open == ["refuse:1"]
 
 
-def test_the_dice_fall_alike_up_to_the_cut(begin):
+def test_random_numbers_before_the_retry_are_the_same(begin):
     @workflow(retry=THRICE)
     async def body() -> str:
         first = rng().random()
@@ -278,7 +278,7 @@ def test_a_retried_body_replays_from_every_later_point(begin):
     assert list(again.commands) == ["double:1"]
 
 
-def test_steps_still_open_at_the_failure_are_asked_anew(begin):
+def test_steps_still_open_at_the_failure_are_asked_for_again(begin):
     @workflow(retry=THRICE)
     async def body() -> object:
         other = asyncio.create_task(echo("slow"))
@@ -307,7 +307,7 @@ async def brave_the_second_time() -> list[int]:
     return seen
 
 
-def test_a_body_that_asks_for_its_attempt_is_rebuilt_alike(begin):
+def test_a_body_that_reads_its_attempt_number_replays_the_same(begin):
     drive = begin(brave_the_second_time)
     drive.complete("double")
     drive.fail("refuse", ValueError("no"))
@@ -319,7 +319,7 @@ def test_a_body_that_asks_for_its_attempt_is_rebuilt_alike(begin):
     assert list(again.commands) == ["refuse"]
 
 
-def test_the_first_part_of_the_history_is_the_first_attempt_s(begin):
+def test_the_first_part_of_the_history_replays_with_attempt_one(begin):
     drive = begin(brave_the_second_time)
     drive.complete("double")
     drive.fail("refuse", ValueError("no"))

@@ -38,7 +38,7 @@ def test_random_numbers_go_on_after_a_step(begin):
     assert begin(body).finish().check().result is True
 
 
-def test_two_runs_throw_different_dice(begin):
+def test_two_runs_draw_different_random_numbers(begin):
     @workflow
     async def body() -> float:
         return rng().random()
@@ -66,7 +66,7 @@ def test_a_uuid_is_of_version_4(begin):
     assert begin(body).result == 4
 
 
-def test_uuids_do_not_depend_on_the_dice(begin):
+def test_uuids_do_not_depend_on_the_random_numbers(begin):
     """What one part of a body draws does not change another part's ids."""
 
     @workflow
@@ -78,7 +78,7 @@ def test_uuids_do_not_depend_on_the_dice(begin):
     assert begin(body, 0).result == begin(body, 3).result
 
 
-def test_dice_in_concurrent_branches_replay(begin):
+def test_random_numbers_in_concurrent_branches_are_the_same_on_replay(begin):
     @workflow
     async def body() -> list[int]:
         async def branch(n: int) -> int:
@@ -142,7 +142,7 @@ def test_the_logger_is_silent_in_a_body_that_is_put_away(begin, caplog):
     assert [record.getMessage() for record in caplog.records] == ["over"]
 
 
-def test_what_the_collector_finds_while_a_body_advances_may_log(begin, caplog):
+def test_a_finalizer_that_runs_while_a_body_advances_may_log(begin, caplog):
     class Leak:
         def __init__(self) -> None:
             self.itself = self
@@ -258,7 +258,7 @@ def test_the_current_step_is_not_known_in_a_body(begin):
 
 
 @pytest.mark.parametrize("ask", [now, rng, uuid4, current_run, current_step])
-def test_outside_a_run_there_is_nothing_to_ask(ask):
+def test_asking_about_the_run_outside_a_run_is_refused(ask):
     with pytest.raises(NotInRun, match="outside a run"):
         ask()
 
@@ -276,7 +276,7 @@ def test_the_journals_length_counts_inputs(begin):
     assert begin(body).finish().check().result == [1, 2, 4]
 
 
-def test_the_running_loop_of_the_host_is_given_back(begin):
+def test_the_running_loop_of_the_host_is_restored_after_an_advance(begin):
     @workflow
     async def body() -> int:
         return await double(triple(1))
@@ -291,7 +291,7 @@ def test_the_running_loop_of_the_host_is_given_back(begin):
     assert asyncio.run(host()) is True
 
 
-def test_a_bodys_loop_is_not_the_hosts(begin):
+def test_a_body_runs_in_a_loop_of_its_own(begin):
     loops: list[asyncio.AbstractEventLoop] = []
 
     @workflow

@@ -55,7 +55,7 @@ def test_now_stands_still_between_two_entries(begin):
     assert begin(body).result is True
 
 
-def test_the_loops_time_is_the_runs_time(begin):
+def test_the_event_loop_of_a_body_shows_the_time_of_the_run(begin):
     @workflow
     async def body() -> float:
         before = asyncio.get_running_loop().time()

@@ -125,7 +125,7 @@ def test_an_exception_is_the_same_live_and_on_replay(begin):
     assert seen[:5] == ("Refused", ("42: closed",), 42, "closed", "42: closed")
 
 
-def test_a_result_that_the_body_changes_is_fresh_on_replay(begin):
+def test_a_result_that_the_body_changed_is_unchanged_on_replay(begin):
     @step
     def give() -> list[int]:
         return [1]
@@ -141,7 +141,7 @@ def test_a_result_that_the_body_changes_is_fresh_on_replay(begin):
     assert begin(body).finish().check().notes == [[1], [1, 2]]
 
 
-def test_arguments_that_the_body_changes_are_fresh_on_replay(begin):
+def test_arguments_that_the_body_changed_are_unchanged_on_replay(begin):
     @step
     def nothing() -> None: ...
 

@@ -148,7 +148,7 @@ def test_a_task_that_goes_from_shield_to_shield_does_not_cancel_the_body_twice(b
 
 
 @pytest.mark.parametrize("is_awaited", [False, True])
-def test_a_cancel_that_reaches_a_task_with_its_body_comes_between_two_shields_and_not_inside(begin, is_awaited):
+def test_a_cancel_for_a_task_that_the_body_awaits_comes_between_two_shields_and_not_inside(begin, is_awaited):
     @workflow
     async def body() -> None:
         async def transfers() -> None:
@@ -171,7 +171,7 @@ def test_a_cancel_that_reaches_a_task_with_its_body_comes_between_two_shields_an
     assert drive.check().status == "cancelled"
 
 
-def test_a_shield_that_several_runs_share_keeps_the_cancels_of_each_back(begin):
+def test_a_shield_object_shared_by_several_runs_keeps_the_cancel_of_each_back(begin):
     whole = shield()
 
     @workflow
@@ -201,7 +201,7 @@ def test_a_cancel_that_a_shield_has_kept_back_until_the_end_ends_the_run(begin):
     assert drive.check().status == "cancelled"
 
 
-def test_a_shield_in_a_shield_lets_no_cancel_in_that_the_outer_one_keeps_back(begin):
+def test_the_end_of_a_nested_shield_lets_no_cancel_into_the_outer_shield(begin):
     @workflow
     async def body() -> None:
         with shield():
@@ -219,7 +219,7 @@ def test_a_shield_in_a_shield_lets_no_cancel_in_that_the_outer_one_keeps_back(be
     assert drive.check().status == "cancelled"
 
 
-def test_a_cancel_that_a_shield_has_kept_back_comes_before_going_on_anew(begin):
+def test_a_cancel_that_a_shield_has_kept_back_comes_before_continue_as_new(begin):
     @workflow
     async def body() -> None:
         with shield():

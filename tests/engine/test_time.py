@@ -90,7 +90,7 @@ async def waits_for_a_moment_later() -> None:
     await waiting
 
 
-def test_a_moment_that_is_waited_for_later_stays_that_moment(begin):
+def test_a_sleep_until_a_moment_that_begins_later_still_ends_at_that_moment(begin):
     drive = begin(waits_for_a_moment_later)
     drive.fire()
     assert drive.execution.next_timer() == START + 3_600 * SECOND
@@ -116,7 +116,7 @@ def test_every_wait_ends_when_its_timer_fires(begin, body):
 
 
 @pytest.mark.parametrize("body", WAITS, ids=lambda one: one.name)
-def test_setting_a_timer_needs_no_entry(begin, body):
+def test_setting_a_timer_writes_no_entry(begin, body):
     assert [entry.kind for entry in begin(body).entries if entry.kind != "step_asked"] == ["started"]
 
 
@@ -165,7 +165,7 @@ def test_a_moment_in_the_past_is_no_wait(begin):
     assert begin(body).finish().check().status == "completed"
 
 
-def test_a_sleep_of_nothing_ends(begin):
+def test_a_sleep_of_zero_ends(begin):
     @workflow
     async def body() -> None:
         await sleep(0)
@@ -173,7 +173,7 @@ def test_a_sleep_of_nothing_ends(begin):
     assert begin(body).finish().check().status == "completed"
 
 
-def test_asyncio_sleep_of_nothing_only_lets_others_run(begin):
+def test_asyncio_sleep_of_zero_only_lets_other_tasks_run(begin):
     @workflow
     async def body() -> list[int]:
         order = []
@@ -308,7 +308,7 @@ def test_a_timeout_can_be_rescheduled(begin):
     assert drive.finish().check().result == "in time"
 
 
-def test_timers_that_were_called_off_are_not_kept_while_an_earlier_one_is_open(begin):
+def test_cancelled_timers_are_not_kept_while_an_earlier_timer_is_open(begin):
     @workflow
     async def body() -> None:
         async with asyncio.timeout(3600):

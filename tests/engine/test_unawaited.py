@@ -72,7 +72,7 @@ BODIES = [
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda one: one.name)
-def test_a_forgotten_await_of_what_is_no_durable_call_is_an_error_that_names_the_line(begin, body, recwarn):
+def test_a_plain_coroutine_without_an_await_is_an_error_that_names_the_line(begin, body, recwarn):
     drive = begin(body)
     assert f"test_unawaited.py:{line_of(body)}" in forgotten(drive)
     assert drive.ended is None
@@ -91,7 +91,7 @@ def test_fixed_code_goes_on_where_a_sleep_was_not_awaited(begin):
     assert drive.finish().check().result == 4
 
 
-def test_a_body_that_fails_fails_with_its_own_error_whatever_it_did_not_await(begin):
+def test_a_body_that_fails_keeps_its_own_error_despite_a_forgotten_await(begin):
     @workflow
     async def body() -> None:
         asyncio.sleep(3600)  # type: ignore[unused-coroutine]
@@ -102,7 +102,7 @@ def test_a_body_that_fails_fails_with_its_own_error_whatever_it_did_not_await(be
 
 
 @pytest.mark.filterwarnings("ignore:coroutine 'sleep' was never awaited")
-def test_what_was_handed_to_a_task_that_was_cancelled_before_it_began_is_no_error(begin):
+def test_a_coroutine_given_to_a_task_that_was_cancelled_before_it_began_is_no_error(begin):
     @workflow
     async def body() -> int:
         task = asyncio.create_task(asyncio.wait_for(asyncio.sleep(1), 5))
@@ -114,13 +114,13 @@ def test_what_was_handed_to_a_task_that_was_cancelled_before_it_began_is_no_erro
 
 
 @pytest.mark.filterwarnings("ignore:coroutine 'doubled' was never awaited")
-def test_outside_a_body_python_says_it_itself():
+def test_a_forgotten_await_outside_a_body_gets_the_warning_of_python():
     with pytest.warns(RuntimeWarning, match="doubled"):
         doubled(1)  # type: ignore[unused-coroutine]
 
 
 @pytest.mark.filterwarnings("always:coroutine 'doubled' was never awaited")
-def test_python_says_it_itself_also_where_no_python_runs(begin, monkeypatch):
+def test_a_forgotten_await_in_a_thread_without_python_frames_gets_the_warning_of_python(begin, monkeypatch):
     begin(function_of_the_user_s)
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
     monkeypatch.setattr(sys, "unraisablehook", lambda failed: said.put(str(failed.exc_value)))
@@ -153,7 +153,7 @@ def test_a_body_that_is_put_away_is_not_warned_of_a_coroutine_that_it_has_not_aw
     assert [str(one.message) for one in recwarn] == []
 
 
-def test_a_body_that_is_put_away_is_not_warned_of_what_its_cleanup_would_have_awaited(begin, recwarn):
+def test_a_body_that_is_put_away_is_not_warned_of_an_await_in_its_cleanup(begin, recwarn):
     @workflow
     async def body() -> None:
         try:

@@ -94,7 +94,7 @@ def test_the_input_is_a_fresh_copy_on_every_replay(begin):
     assert begin(body, Order(1, [])).finish().check().result == ["once"]
 
 
-def test_what_the_body_changes_after_asking_does_not_reach_the_step(begin):
+def test_an_argument_that_the_body_changes_after_the_call_reaches_the_step_unchanged(begin):
     @workflow
     async def body() -> list[str]:
         order = Order(1, [])
