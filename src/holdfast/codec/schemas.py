@@ -200,7 +200,8 @@ def _wrong_inside(schema: Schema, value: Any, root: Schema, path: str, depth: in
         rest = schema.get("additionalProperties")
         for name, one in value.items():
             inner = schema.get("properties", {}).get(name, rest)
-            reason = _wrong_name(schema.get("propertyNames"), name, root, path, depth)
+            names = schema.get("propertyNames") if isinstance(name, str) else None
+            reason = _wrong_name(names, name, root, path, depth)
             reason = reason or _misfit(inner, one, root, f"{path}.{name}", depth + 1)
             if reason is not None:
                 return reason
@@ -218,7 +219,7 @@ def _wrong_inside(schema: Schema, value: Any, root: Schema, path: str, depth: in
 
 
 def _unwrapped(value: Any) -> Any:
-    """The JSON inside an envelope: a date's text, a set's array, an object from pairs whose keys are text."""
+    """The JSON inside an envelope: a date's text, a set's array, an object from pairs."""
     if isinstance(value, dict) and len(value) == 1:
         [(name, inner)] = value.items()
         if name == "~float":
@@ -228,12 +229,14 @@ def _unwrapped(value: Any) -> Any:
         if name.startswith("~") and name != "~dict":
             return inner
         if name == "~dict":
-            return dict(inner) if isinstance(inner, list) and all(map(_is_field, inner)) else {}
+            # A key that is no text is no name, so its place stands for it: what is behind it is looked at, too.
+            pairs = enumerate(inner if isinstance(inner, list) and all(map(_is_pair, inner)) else ())
+            return {key if isinstance(key, str) else place: one for place, (key, one) in pairs}
     return value
 
 
-def _is_field(pair: Any) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2
 
 
 def _shown(value: Any) -> str:
