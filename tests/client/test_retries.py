@@ -139,7 +139,7 @@ async def test_a_retry_whose_answer_was_lost_is_found_by_its_id(client, hands, m
     assert len([run async for run in client.runs()]) == 2
 
 
-async def test_a_retry_that_is_deleted_while_it_is_asked_for_again_raises_an_error_that_mentions_no_key(
+async def test_a_retry_that_is_deleted_while_it_is_asked_for_again_is_made_anew_whatever_the_keys(
     client, hands, monkeypatch
 ):
     old = await failed(client, hands)

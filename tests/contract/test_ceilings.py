@@ -61,7 +61,7 @@ async def test_no_run_is_kept_longer_than_the_ceiling(url, retention):
         assert await gone(stage, 10) == 4
 
 
-async def test_a_shorter_retention_counts(url):
+async def test_a_retention_shorter_than_the_ceiling_counts(url):
     async with on_stage(url) as stage:
         await stage.end(await stage.held(retention=3 * SECOND))
         assert await gone(stage, 2.9) == 0
@@ -147,7 +147,7 @@ async def test_a_client_is_given_its_ceiling_as_any_duration(database_url, ceili
         assert await expired(client, hours=25) == (run.id,)
 
 
-async def test_a_ceiling_for_a_store_that_is_there_is_refused(database_url):
+async def test_a_ceiling_beside_a_given_store_is_refused(database_url):
     async with AsyncClient(database_url) as client:
         with pytest.raises(DefinitionError, match="give it to the client"):
             Worker(client, workflows=[kept], max_retention="1d")

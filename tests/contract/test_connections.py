@@ -58,7 +58,7 @@ class TestBlocking:
             way(url, lambda connection: client.start(ship, 1, key="order-1", connection=connection), True)
             assert client.get_run(ship, key="order-1").record.status == "pending"
 
-    def test_many_are_started_at_once(self, blocking):
+    def test_start_many_writes_through_the_caller_s_connection(self, blocking):
         url, way = blocking
         with Client(url) as client:
             way(
@@ -108,7 +108,7 @@ class TestBlocking:
             client.start(ship, 1, connection=connection)
             assert count(client) == 1
 
-    def test_one_that_commits_by_itself_and_can_not_leaves_no_transaction_open(self, sqlite_url):
+    def test_a_connection_whose_commit_fails_is_left_without_an_open_transaction(self, sqlite_url):
         path = sqlite_url.removeprefix("sqlite:///")
         with Client(sqlite_url) as client, closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("PRAGMA foreign_keys = ON")
@@ -120,7 +120,7 @@ class TestBlocking:
             connection.execute("DROP TRIGGER owing")
             assert client.start(ship, 2, connection=connection).created
 
-    def test_one_of_sqlalchemy_that_commits_by_itself_takes_a_key_over_whole_or_not_at_all(self, postgres_url):
+    def test_an_autocommitting_sqlalchemy_connection_takes_a_key_over_whole_or_not_at_all(self, postgres_url):
         engine = create_engine(ways.alchemy_url(postgres_url, "psycopg"), isolation_level="AUTOCOMMIT")
         with Client(postgres_url) as client, engine.connect() as connection:
             first = client.start(ship, 1, key="order-1")
@@ -134,7 +134,7 @@ class TestBlocking:
         engine.dispose()
 
     @pytest.mark.parametrize("option", [{"stream_results": True}, {"yield_per": 10}])
-    def test_one_of_sqlalchemy_that_streams_its_results_serves_as_any_other(self, postgres_url, option):
+    def test_a_sqlalchemy_connection_that_streams_its_results_serves_as_any_other(self, postgres_url, option):
         engine = create_engine(ways.alchemy_url(postgres_url, "psycopg"))
         with Client(postgres_url) as client, engine.connect().execution_options(**option) as connection:
             run = client.start(ship, 1, key="order-1", connection=connection)
@@ -143,7 +143,7 @@ class TestBlocking:
             assert count(client) == 1
         engine.dispose()
 
-    def test_a_start_by_name_is_told_what_is_wrong(self, sqlite_url):
+    def test_a_wrong_start_by_name_raises_as_without_a_connection(self, sqlite_url):
         connection = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))
         with Client(sqlite_url) as client, pytest.raises(Exception, match="no worker has ever registered"):
             client.start("nothing", 1, connection=connection)
@@ -191,7 +191,7 @@ class TestAsync:
         await connection.close()
 
     @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
-    async def test_one_of_sqlalchemy_that_commits_by_itself_takes_a_key_over_whole_or_not_at_all(
+    async def test_an_autocommitting_sqlalchemy_connection_takes_a_key_over_whole_or_not_at_all(
         self, postgres_url, driver
     ):
         engine = create_async_engine(ways.alchemy_url(postgres_url, driver), isolation_level="AUTOCOMMIT")
@@ -208,7 +208,9 @@ class TestAsync:
 
     @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
     @pytest.mark.parametrize("option", [{"stream_results": True}, {"yield_per": 10}])
-    async def test_one_of_sqlalchemy_that_streams_its_results_serves_as_any_other(self, postgres_url, driver, option):
+    async def test_a_sqlalchemy_connection_that_streams_its_results_serves_as_any_other(
+        self, postgres_url, driver, option
+    ):
         engine = create_async_engine(ways.alchemy_url(postgres_url, driver), execution_options=option)
         async with AsyncClient(postgres_url) as client, AsyncSession(engine) as session:
             run = await client.start(ship, 1, key="order-1", connection=session)
@@ -217,7 +219,7 @@ class TestAsync:
             assert (await run.refresh()).status == "pending"
         await engine.dispose()
 
-    async def test_others_hear_of_the_commit(self, postgres_url):
+    async def test_other_clients_hear_of_the_commit(self, postgres_url):
         async with AsyncClient(postgres_url) as other, AsyncClient(postgres_url) as client:
             heard = asyncio.Event()
             other.store.subscribe(heard.set)
@@ -241,13 +243,15 @@ class TestRefusals:
             client.start(ship, 1, connection=connection)
         connection.close()
 
-    def test_one_without_holdfasts_tables_is_refused_and_stays_usable(self, postgres, postgres_url):
+    def test_a_connection_to_a_database_without_holdfasts_tables_is_refused_and_stays_usable(
+        self, postgres, postgres_url
+    ):
         with Client(postgres_url) as client, psycopg.connect(postgres.create_database()) as connection:
             with pytest.raises(DefinitionError, match="not one to this client's database"):
                 client.start(ship, 1, connection=connection)
             assert connection.execute("SELECT 1").fetchone() == (1,)
 
-    def test_one_to_another_kind_of_database_is_refused(self, postgres_url, sqlite_url):
+    def test_a_connection_to_another_kind_of_database_is_refused(self, postgres_url, sqlite_url):
         connection = sqlite3.connect(":memory:")
         with Client(postgres_url) as client, pytest.raises(DefinitionError, match="Postgres store; expected"):
             client.start(ship, 1, connection=connection)
@@ -261,7 +265,7 @@ class TestRefusals:
         with Client(sqlite_url) as client, psycopg.connect(postgres_url) as connection, refused:
             client.start(ship, 1, connection=connection)
 
-    def test_what_is_no_connection_is_refused(self, postgres_url, sqlite_url):
+    def test_an_object_that_is_no_connection_is_refused(self, postgres_url, sqlite_url):
         engine = create_engine("sqlite://")
         for url in (postgres_url, sqlite_url):
             with Client(url) as client:
@@ -269,7 +273,7 @@ class TestRefusals:
                     with pytest.raises(DefinitionError, match="connection="):
                         client.start(ship, 1, connection=thing)
 
-    async def test_a_pool_is_no_connection(self, postgres_url):
+    async def test_a_pool_is_refused_as_a_connection(self, postgres_url):
         async with asyncpg.create_pool(postgres_url, min_size=1) as pool, AsyncClient(postgres_url) as client:
             with pytest.raises(DefinitionError, match="expected a connection of asyncpg"):
                 await client.start(ship, 1, connection=pool)
@@ -290,7 +294,7 @@ class TestRefusals:
         connection.close()
 
     @pytest.mark.parametrize("url", ["sqlite_url", "postgres_url"])
-    def test_a_newer_schema_that_old_clients_can_live_with_is_worked_with(self, request, url):
+    def test_a_newer_schema_that_old_clients_can_live_with_is_accepted(self, request, url):
         url = request.getfixturevalue(url)
         way, schema = (ways.plain_sqlite, "") if url.startswith("sqlite") else (ways.plain_psycopg, "holdfast.")
         insert = f"INSERT INTO {schema}migrations (number, applied_at) VALUES (999, 0)"
@@ -307,7 +311,7 @@ class TestRefusals:
         with pytest.raises(StoreTooNew, match="1001"):
             ways.plain_sqlite(sqlite_url, lambda connection: client.start(ship, 1, connection=connection), True)
 
-    def test_a_workflow_with_a_parameter_of_that_name_says_so(self, sqlite_url):
+    def test_a_workflow_with_a_parameter_named_connection_is_refused_with_advice(self, sqlite_url):
         @workflow
         def linked(connection: str) -> None: ...
 
@@ -334,7 +338,7 @@ class TestOpenTransactions:
             assert [(run.id, run.created) for run in await asyncio.gather(*waiting)] == [(first.id, False)] * 5
             await connection.close()
 
-    async def test_one_whose_transaction_is_rolled_back_leaves_the_key_to_the_next(self, postgres_url):
+    async def test_a_start_that_is_rolled_back_leaves_its_key_to_the_next(self, postgres_url):
         async with AsyncClient(postgres_url) as client:
             connection = await asyncpg.connect(postgres_url)
             holding = connection.transaction()

@@ -52,7 +52,7 @@ async def test_values_and_items_wake_neither_workers_nor_those_who_wait_for_an_e
         assert await heard(stage.store, News.WORK | News.ENDS, send) == 0
 
 
-async def test_a_start_wakes_nobody_who_waits_for_an_end(url):
+async def test_a_start_wakes_no_one_who_waits_for_an_end(url):
     async with staged(url) as stage:
         assert await heard(stage.store, News.ENDS | News.VALUES, lambda: stage.start(3)) == 0
 
@@ -71,7 +71,7 @@ async def test_an_end_wakes_no_worker_of_another_process(postgres):
         assert await heard(other, News.WORK, end) == 0
 
 
-async def test_a_turn_that_is_sent_again_since_its_answer_was_lost_is_told_to_workers(postgres):
+async def test_a_turn_sent_again_after_a_lost_answer_is_told_to_workers(postgres):
     """Whoever was to be told the first time was not: that comes with the answer."""
 
     async with staged(postgres.create_database()) as stage:
@@ -86,7 +86,7 @@ async def test_a_turn_that_is_sent_again_since_its_answer_was_lost_is_told_to_wo
         assert await heard(stage.store, News.WORK, lambda: stage.commit(end)) >= 1
 
 
-async def test_a_notification_that_did_not_get_through_is_sent_again(postgres):
+async def test_a_notification_that_failed_is_sent_again(postgres):
     url = postgres.create_database()
 
     async with staged(url) as stage, Wire(url) as wire:
@@ -104,7 +104,7 @@ async def test_a_notification_that_did_not_get_through_is_sent_again(postgres):
         await store.close()
 
 
-async def test_a_store_that_was_closed_while_nothing_got_through_notifies_when_it_is_open_again(postgres):
+async def test_a_store_sends_failed_notifications_when_it_is_opened_again(postgres):
     url = postgres.create_database()
     async with staged(url) as stage, Wire(url) as wire:
         store = open_store(wire.url)
@@ -122,10 +122,10 @@ async def test_a_store_that_was_closed_while_nothing_got_through_notifies_when_i
 
 
 @pytest.mark.parametrize("news", [News.WORK, News.ENDS, News.VALUES, News.WORK | News.VALUES, News.ANY])
-def test_a_notification_is_understood(news):
+def test_a_notification_is_read_back_as_the_news_that_was_sent(news):
     said = notification("channel", "me", news, None)
     assert understood(f"{said['sender']} 17") == ("me", news, 17)
 
 
-def test_one_of_an_earlier_version_may_be_about_anything():
+def test_a_notification_of_an_earlier_version_wakes_everybody():
     assert understood("me 17") == ("me", News.ANY, 17)

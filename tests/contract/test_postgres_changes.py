@@ -62,7 +62,7 @@ async def changed(database, change):
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_worker_outlives_the_change_and_its_runs_go_on(database, caplog, change):
+async def test_a_worker_outlives_a_change_of_the_server_and_its_runs_go_on(database, caplog, change):
     allowed = asyncio.Event()
     executed = []
 
@@ -91,7 +91,7 @@ async def test_a_worker_outlives_the_change_and_its_runs_go_on(database, caplog,
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_store_that_was_open_is_away_meanwhile(database, change):
+async def test_an_open_store_is_away_during_a_change_of_the_server(database, change):
     store = open_store(database[-1])
     await store.open()
     try:
@@ -104,7 +104,7 @@ async def test_a_store_that_was_open_is_away_meanwhile(database, change):
         await store.close()
 
 
-async def test_whoever_starts_then_is_told_at_once_and_once(database):
+async def test_opening_a_store_during_a_change_of_the_server_raises_the_error_once(database):
     async with changed(database, "the role may not log in"):
         with pytest.raises(StoreError, match="not permitted to log in") as caught:
             await open_store(database[-1]).open()
@@ -112,7 +112,7 @@ async def test_whoever_starts_then_is_told_at_once_and_once(database):
     assert str(caught.value).count("Check the user") == 1
 
 
-async def test_a_loan_is_away_meanwhile_which_uses_up_no_attempt_of_a_step(database):
+async def test_a_transactional_step_during_a_change_of_the_server_uses_up_no_attempt(database):
     store = open_store(database[-1])
     await store.open()
     try:
@@ -190,7 +190,7 @@ class Silent(Wire):
             writer.close()
 
 
-async def test_a_commit_of_a_step_that_is_never_answered_is_settled_by_looking(postgres, monkeypatch):
+async def test_a_step_s_commit_that_is_never_answered_is_settled_by_reading_the_journal(postgres, monkeypatch):
     url = postgres.create_database()
     await execute(url, "CREATE TABLE effects (number integer)")
 
@@ -219,7 +219,7 @@ async def test_a_commit_of_a_step_that_is_never_answered_is_settled_by_looking(p
     assert found == [0, 1, 2]
 
 
-async def test_a_look_for_the_dead_that_failed_lets_the_next_one_find_them(database):
+async def test_dead_workers_are_found_after_a_search_that_failed(database):
     _, _, _, url = database
     store, other = open_store(url), open_store(url)
     await store.open()
@@ -235,7 +235,7 @@ async def test_a_look_for_the_dead_that_failed_lets_the_next_one_find_them(datab
     await store.close()
 
 
-async def test_a_lease_is_renewed_over_a_connection_that_is_there_when_no_other_can_be_made(database):
+async def test_a_lease_is_renewed_over_an_open_connection_when_no_other_can_be_made(database):
     url, _, role, own = database
     store = open_store(own)
     await store.open()
@@ -251,7 +251,7 @@ async def test_a_lease_is_renewed_over_a_connection_that_is_there_when_no_other_
         await store.close()
 
 
-async def test_who_can_t_listen_looks_often_and_knocks_less_and_less(database, monkeypatch):
+async def test_a_store_that_can_t_listen_polls_often_and_reconnects_less_and_less_often(database, monkeypatch):
     tries = []
 
     async def connect(target):

@@ -59,7 +59,7 @@ async def test_a_function_whose_connection_is_cut_is_called_again_and_no_attempt
     assert any("has lost its connection and executes again" in record.getMessage() for record in caplog.records)
 
 
-async def test_a_connection_that_is_cut_when_the_function_has_returned_is_no_fault_of_it_either(url):
+async def test_a_connection_cut_after_the_function_has_returned_uses_up_no_attempt(url):
     called = []
 
     @step(transaction=True, retry=ONCE)
@@ -100,9 +100,7 @@ async def test_a_function_that_closes_its_connection_itself_fails_in_the_end(url
     assert len(called) == 6
 
 
-async def test_a_connection_that_is_cut_after_the_time_in_which_nothing_may_be_idle_fails_the_step_and_it_says_why(
-    url, monkeypatch
-):
+async def test_a_connection_cut_by_the_server_s_idle_timeout_fails_the_step_with_the_reason(url, monkeypatch):
     monkeypatch.setattr("holdfast.store.postgres.loans.time", SimpleNamespace(monotonic=count(0, 3_600).__next__))
 
     @step(transaction=True, retry=ONCE)
@@ -121,7 +119,7 @@ async def test_a_connection_that_is_cut_after_the_time_in_which_nothing_may_be_i
     assert "nothing is executed for as long as the worker's lease" in "".join(failed.value.__cause__.__notes__)
 
 
-async def test_a_function_of_which_others_have_heard_fails_and_its_next_attempt_resets_what_they_heard(url):
+async def test_a_cut_function_that_has_emitted_items_fails_and_its_next_attempt_resets_them(url):
     @step(transaction=True, retry=Retry(attempts=2, initial="0.01s"))
     async def put(db: asyncpg.Connection) -> int:
         holdfast.emit("said", holdfast.current_step().attempt)
@@ -184,7 +182,7 @@ async def test_a_function_waits_while_its_database_is_read_only_and_no_attempt_i
     assert "read-only" in refused[0]
 
 
-async def test_what_an_abandoned_attempt_has_locked_is_free_for_the_next_one(url, monkeypatch):
+async def test_locks_of_an_abandoned_attempt_are_free_for_the_next_one(url, monkeypatch):
     monkeypatch.setattr(attempts, "_LINGER", 0)
     is_over = asyncio.Event()
 
@@ -208,7 +206,7 @@ async def test_what_an_abandoned_attempt_has_locked_is_free_for_the_next_one(url
             is_over.set()
 
 
-async def test_what_a_cancelled_step_has_locked_is_free_although_it_goes_on(url, monkeypatch):
+async def test_locks_of_a_cancelled_step_are_free_although_its_function_goes_on(url, monkeypatch):
     monkeypatch.setattr(attempts, "_LINGER", 0)
     is_locked, is_over = asyncio.Event(), asyncio.Event()
 

@@ -15,7 +15,7 @@ from holdfast.testing.contract.stage import LANE, LEASE, T0, new_run
 from tests.servers.wire import Wire
 
 
-async def test_a_look_for_the_dead_that_fails_at_its_end_keeps_nobody_s_lock(postgres):
+async def test_a_search_for_dead_workers_that_fails_at_its_end_keeps_no_lock(postgres):
     async with Wire(postgres.create_database()) as wire:
         # Without sessions of its own, each look ends with a COMMIT: after the dead were found.
         url = f"{wire.url}?pooler=transaction"
@@ -33,7 +33,7 @@ async def test_a_look_for_the_dead_that_fails_at_its_end_keeps_nobody_s_lock(pos
             await looking.close()
 
 
-async def test_a_worker_that_comes_in_the_middle_of_a_look_for_the_dead_keeps_what_it_claims(postgres, monkeypatch):
+async def test_a_worker_that_registers_during_a_search_for_dead_workers_keeps_its_claims(postgres, monkeypatch):
     url = postgres.create_database()
     looking, coming = open_store(url), open_store(url)
     await looking.open()

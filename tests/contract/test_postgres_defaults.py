@@ -91,7 +91,7 @@ def escaping(with_default):
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_an_end_is_told_where_backslashes_are_escapes(escaping, way):
+async def test_a_parent_hears_of_a_child_s_end_where_backslashes_are_escapes(escaping, way):
     stage = Stage(partial(open_store, escaping + WAYS[way]))
     await stage.store.open()
     try:
@@ -105,7 +105,7 @@ async def test_an_end_is_told_where_backslashes_are_escapes(escaping, way):
 
 
 @pytest.mark.parametrize("way", [ways.plain_psycopg, ways.piped_psycopg, ways.alchemy, ways.through_django])
-def test_what_a_caller_starts_inside_is_read_back_where_backslashes_are_escapes(escaping, way):
+def test_a_start_on_a_caller_s_connection_is_read_back_where_backslashes_are_escapes(escaping, way):
     ways.make_table(escaping)
     with Client(escaping) as client:
         way(escaping, lambda connection: client.start(ship, "back\\slash", connection=connection), True)

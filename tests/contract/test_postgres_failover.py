@@ -146,7 +146,7 @@ async def test_a_transactional_step_behind_lost_turns_is_rolled_back(postgres):
         assert (await answered(lambda: stage.claim_one(worker="two"))).next_seq == 1
 
 
-async def test_steps_execute_again_whose_results_were_lost(postgres):
+async def test_steps_whose_results_were_lost_are_executed_again(postgres):
     url = postgres.create_database()
     executed, is_there, may_go_on = [], asyncio.Event(), asyncio.Event()
 

@@ -168,9 +168,7 @@ async def test_a_turn_that_never_arrived_is_accepted_when_it_is_sent_again(url):
         assert (await stage.run(run.id)).status is RunStatus.COMPLETED
 
 
-async def test_a_turn_that_is_larger_than_the_server_takes_can_t_be_stored_rather_than_be_sent_for_ever(
-    url, monkeypatch
-):
+async def test_a_turn_too_large_for_the_server_is_refused_and_not_sent_for_ever(url, monkeypatch):
     """It hangs up as soon as it hears how long a message will be: whoever took that for an outage would never stop."""
     monkeypatch.setattr(links, "LARGEST", 20)
     async with Wire(url) as wire, staged(wire.url) as stage:
@@ -215,7 +213,7 @@ async def test_a_backend_that_is_terminated_in_the_middle_is_away_and_the_next_o
         assert [seq for seq, _, _ in await stage.journal(run.id)] == [0, 1, 2, 3]
 
 
-async def test_a_start_whose_answer_is_lost_finds_its_own_run(url):
+async def test_a_start_sent_again_after_a_lost_answer_finds_its_own_run(url):
     async with Wire(url) as wire, staged(wire.url) as stage:
         run = new_run(key="k", input=b"one turn")
         wire.cut_after(is_turn)
@@ -244,7 +242,7 @@ async def statement(url, name, **params):
     return await fetch(url, found.text, *found.values({"namespace_id": 1, "now": None, **params}))
 
 
-async def test_a_claim_that_comes_late_claims_nothing_once_its_strays_were_released(url):
+async def test_a_late_claim_claims_nothing_once_its_lost_answer_was_handed_back(url):
     async with staged(url) as stage:
         await stage.store.register_worker("one", [LANE], LEASE)
         await stage.store.start_runs([new_run(), new_run()])
@@ -263,7 +261,7 @@ async def test_a_claim_that_comes_late_claims_nothing_once_its_strays_were_relea
         assert len(await statement(url, "claim_runs", **late, generation=1)) == 2
 
 
-async def test_a_release_that_comes_late_releases_nothing(url):
+async def test_a_late_release_releases_nothing(url):
     async with staged(url) as stage:
         await stage.store.register_worker("one", [LANE], LEASE)
         await stage.store.start_runs([new_run()])
@@ -325,7 +323,7 @@ async def _make_read_only(tx):
     await tx.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", ())
 
 
-async def test_too_many_connections_are_a_store_that_is_away(url):
+async def test_a_server_with_too_many_connections_counts_as_away(url):
     with Postgres(durable=False, settings={"max_connections": "4", "superuser_reserved_connections": "0"}) as small:
         held = [await asyncpg.connect(small.url) for _ in range(4)]
         store = open_store(small.url)
@@ -338,7 +336,7 @@ async def test_too_many_connections_are_a_store_that_is_away(url):
         await store.close()
 
 
-async def test_statements_that_were_prepared_elsewhere_tell_of_a_pooler(url):
+async def test_an_error_about_prepared_statements_suggests_a_pooler(url):
     async with staged(url) as stage:
         await stage.store.list_workers()
         # As if the next statement came to another connection of the server's.

@@ -35,7 +35,7 @@ async def test_a_store_that_waited_for_another_ones_migration_finds_it_done(post
         await other.close()
 
 
-async def test_any_number_of_stores_may_be_the_first(postgres: Databases):
+async def test_many_stores_at_once_may_migrate_an_empty_database(postgres: Databases):
     url = postgres.create_database()
     stores = [open_store(url) for _ in range(8)]
     await asyncio.gather(*(store.open() for store in stores))
@@ -47,7 +47,7 @@ async def test_any_number_of_stores_may_be_the_first(postgres: Databases):
 WAITING = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
-async def test_whoever_fails_to_open_a_store_leaves_it_to_those_who_try_as_well(postgres: Databases):
+async def test_an_opening_that_fails_leaves_others_free_to_open_the_database(postgres: Databases):
     """A client and the worker that it was given to, say: the store is one and the same."""
     url = postgres.create_database()
     other = await asyncpg.connect(url)

@@ -68,7 +68,7 @@ async def test_a_blocked_run_that_is_locked_holds_up_no_worker_that_registers(ur
             assert (await stage.claim_one(worker="two")).id == runs[1].id
 
 
-async def test_those_who_wait_for_a_run_that_is_locked_keep_nobody_else_waiting(url):
+async def test_calls_that_wait_for_a_locked_run_keep_no_others_waiting(url):
     async with staged(url) as stage:
         run = await stage.held()
         async with locked(url, run.id):
@@ -89,7 +89,7 @@ def cancel(stage, run, patience):
     return stage.store._thread.call(partial(stage.store._pool.run, deed, patience=patience))
 
 
-async def test_who_has_waited_long_enough_is_told_to_look_for_an_open_transaction(url):
+async def test_a_call_that_has_waited_too_long_for_a_lock_advises_to_look_for_an_open_transaction(url):
     async with staged(url) as stage:
         run = await stage.held()
         async with locked(url, run.id):
@@ -98,7 +98,7 @@ async def test_who_has_waited_long_enough_is_told_to_look_for_an_open_transactio
         assert (await cancel(stage, run, 0.2)).id == run.id
 
 
-async def test_who_waits_for_a_lock_makes_no_connection_once_the_pool_is_closed(url):
+async def test_a_call_that_waits_for_a_lock_makes_no_connection_once_the_pool_is_closed(url):
     async with staged(url) as stage:
         run = await stage.held()
         async with locked(url, run.id):

@@ -48,7 +48,7 @@ async def gone(url, *pids: int) -> bool:
         await asking.close()
 
 
-async def test_a_turn_takes_no_way_through_another_thread(url, monkeypatch):
+async def test_a_turn_is_committed_without_another_thread(url, monkeypatch):
     stage = await opened(url)
     first, second, third = [await stage.held() for _ in range(3)]
     with monkeypatch.context() as without:
@@ -59,7 +59,7 @@ async def test_a_turn_takes_no_way_through_another_thread(url, monkeypatch):
     await stage.close()
 
 
-async def test_turns_are_on_their_way_before_whoever_committed_them_goes_on(url):
+async def test_turns_are_sent_before_the_call_that_commits_them_returns(url):
     """It may compute for milliseconds: the server works meanwhile."""
     stage = await opened(url)
     first, second = await stage.held(), await stage.held()
@@ -81,7 +81,7 @@ def _rows(connection: psycopg.Connection) -> int:
     return found
 
 
-async def test_a_worker_finds_the_connection_for_its_first_turn_there(url, monkeypatch):
+async def test_the_connection_for_a_worker_s_first_turn_is_already_open(url, monkeypatch):
     stage = await opened(url)
     run = await stage.held()
     await stage.store.register_worker("two", [LANE], LEASE)
@@ -91,7 +91,7 @@ async def test_a_worker_finds_the_connection_for_its_first_turn_there(url, monke
     await stage.close()
 
 
-async def test_registering_waits_for_no_connection_since_the_lease_has_begun(url, monkeypatch):
+async def test_registering_waits_for_no_connection_as_the_lease_has_begun(url, monkeypatch):
     async with Wire(url) as wire:
         stage = await opened(wire.url)
         run = await stage.held()
@@ -130,7 +130,7 @@ async def test_a_turn_alone_is_answered_like_one_among_others(url):
     await stage.close()
 
 
-async def test_whichever_way_turns_take_they_are_one_write(url):
+async def test_a_commit_of_turns_counts_as_one_write_whichever_way_it_takes(url):
     stage = await opened(url)
     first, second = [await stage.held() for _ in range(2)]
     ways = [
@@ -147,7 +147,7 @@ async def test_whichever_way_turns_take_they_are_one_write(url):
     await stage.close()
 
 
-async def test_a_connection_that_was_cut_is_made_anew_and_the_turn_is_there_once(url):
+async def test_a_cut_connection_is_made_anew_and_the_turn_is_written_once(url):
     stage = await opened(url)
     run = await stage.held()
     await stage.commit(turn(run))
@@ -166,7 +166,7 @@ async def test_a_connection_that_was_cut_is_made_anew_and_the_turn_is_there_once
     await stage.close()
 
 
-async def test_the_connection_goes_when_the_worker_leaves_and_comes_back_for_another(url):
+async def test_the_connection_is_closed_when_its_worker_leaves_and_opened_for_the_next(url):
     stage = await opened(url)
     run = await stage.held()
     await stage.commit(turn(run))
@@ -178,7 +178,7 @@ async def test_the_connection_goes_when_the_worker_leaves_and_comes_back_for_ano
     await stage.close()
 
 
-async def test_a_connection_that_is_made_again_while_a_worker_leaves_goes_with_the_store(url):
+async def test_a_connection_made_while_its_worker_leaves_is_closed_with_the_store(url):
     stage = await opened(url)
     run, other = await stage.held(), await stage.held()
     await stage.commit(turn(run))
@@ -217,7 +217,7 @@ async def test_a_store_that_is_closed_leaves_no_connection_on_any_loop(url):
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-async def test_a_loop_that_was_closed_keeps_its_connection_until_another_comes(url):
+async def test_the_connection_of_a_closed_loop_is_kept_until_another_loop_commits(url):
     stage = await opened(url)
     first, second = await stage.held(), await stage.held()
     assert await asyncio.to_thread(lambda: asyncio.run(stage.commit(turn(first)))) == [True]
@@ -260,7 +260,7 @@ async def test_a_loop_may_end_while_turns_are_on_their_way(url, count):
     gc.collect()
 
 
-async def test_a_loop_that_is_blocked_by_whoever_closes_the_store_keeps_nobody_waiting(url, monkeypatch):
+async def test_closing_the_store_does_not_wait_for_a_loop_that_the_closing_call_blocks(url, monkeypatch):
     monkeypatch.setattr(links, "PARTING", 0.01)
     stage = await opened(url)
     run = await stage.held()
@@ -280,7 +280,7 @@ async def test_a_loop_that_is_blocked_by_whoever_closes_the_store_keeps_nobody_w
     blocked.close()
 
 
-async def test_through_a_pooler_no_transaction_is_left_to_a_loop_that_may_be_blocked(url):
+async def test_turns_through_a_pooler_are_not_committed_on_the_loop(url):
     stage = await opened(f"{url}?pooler=transaction")
     run = await stage.held()
     assert await stage.commit(turn(run)) == [True]

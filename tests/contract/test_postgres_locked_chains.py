@@ -12,7 +12,7 @@ __all__ = ["url"]
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-async def test_a_run_that_goes_on_and_is_locked_waits_alone(url, is_lost):
+async def test_a_locked_run_that_continues_as_new_waits_alone(url, is_lost):
     async with staged(url) as stage:
         going_on, other = await stage.held(), await stage.held()
         successor = new_run()
@@ -29,7 +29,7 @@ async def test_a_run_that_goes_on_and_is_locked_waits_alone(url, is_lost):
         assert (await stage.claim_one(run_id=successor.id)).chain_id == going_on.id
 
 
-async def test_one_that_is_fenced_out_is_refused_though_it_is_locked(url):
+async def test_a_stale_turn_that_continues_a_locked_run_is_refused(url):
     async with staged(url) as stage:
         stale = await stage.held()
         await stage.lose()

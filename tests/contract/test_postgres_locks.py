@@ -50,7 +50,7 @@ async def test_an_end_whose_row_is_locked_waits_and_the_others_of_its_batch_end(
         assert {(await stage.run(run.id)).status for run in runs} == {RunStatus.COMPLETED}
 
 
-async def test_what_follows_a_turn_that_waits_waits_with_it(url):
+async def test_later_turns_of_a_run_wait_behind_its_turn_that_waits(url):
     async with staged(url) as stage:
         run = await stage.held()
         async with locked(url, run.id):
@@ -60,7 +60,7 @@ async def test_what_follows_a_turn_that_waits_waits_with_it(url):
             assert await stage.journal(run.id) == []
 
 
-async def test_a_plain_turn_does_not_care_who_has_locked_its_run(url):
+async def test_a_plain_turn_is_written_though_its_run_is_locked(url):
     async with staged(url) as stage:
         run = await stage.held()
         async with locked(url, run.id):
@@ -76,7 +76,7 @@ async def test_a_stale_turn_whose_run_is_locked_is_refused_all_the_same(url):
             assert await stage.commit(turn(stale, change=ENDED)) == [False]
 
 
-async def test_a_turn_of_our_own_whose_run_is_locked_is_accepted_again(url):
+async def test_a_turn_sent_again_is_accepted_though_its_run_is_locked(url):
     async with staged(url) as stage:
         run = await stage.held()
         assert await stage.commit(turn(run, change=ENDED)) == [True]
@@ -98,7 +98,7 @@ async def test_a_row_only_write_whose_row_is_locked_waits_and_the_others_are_wri
         assert await stage.store.write_rows([writes[1]]) == [True]
 
 
-async def test_a_turn_that_joins_a_run_does_not_wait_for_who_has_locked_that(url):
+async def test_a_turn_that_joins_a_run_does_not_wait_for_a_lock_on_that_run(url):
     async with staged(url) as stage:
         joined, asker = await stage.held(worker="two", key="k"), await stage.held()
         child = new_run(parent_id=asker.id, parent_key="pay", key="k")
@@ -142,7 +142,7 @@ async def test_a_run_that_is_locked_when_its_worker_is_reaped_holds_up_none_of_t
         assert (await stage.claim_one(worker="two", now=after(61))).is_takeover
 
 
-async def test_a_claim_takes_what_nobody_has_locked(url):
+async def test_a_claim_passes_by_locked_runs(url):
     async with staged(url) as stage:
         ids = await stage.start(3)
         async with locked(url, ids[0]):
@@ -186,7 +186,7 @@ CREATE TRIGGER refuse BEFORE INSERT ON holdfast.journal FOR EACH ROW EXECUTE FUN
 @pytest.mark.parametrize(
     ("code", "is_for_ever"), [("22021", True), ("54000", True), ("40P01", False), ("40001", False), ("55P03", False)]
 )
-async def test_a_turn_that_the_server_refuses_is_told_alone(url, code, is_for_ever):
+async def test_a_turn_that_the_server_refuses_fails_alone(url, code, is_for_ever):
     async with staged(url) as stage:
         await stage.start(100)
         runs = await stage.claim()
@@ -201,7 +201,7 @@ async def test_a_turn_that_the_server_refuses_is_told_alone(url, code, is_for_ev
             assert await stage.journal(runs[place].id) == []
 
 
-async def test_what_follows_a_turn_that_can_never_be_stored_leaves_no_hole(url):
+async def test_a_turn_behind_one_that_can_never_be_stored_is_refused_too(url):
     async with staged(url) as stage:
         await stage.start(3)
         runs = await stage.claim()
@@ -215,7 +215,7 @@ async def test_what_follows_a_turn_that_can_never_be_stored_leaves_no_hole(url):
 
 
 @pytest.mark.parametrize("code", ["53100", "57014", "42501"])
-async def test_a_fault_of_the_database_is_not_told_a_turn_but_everybody(url, code):
+async def test_a_fault_of_the_database_fails_the_whole_batch_and_not_one_turn(url, code):
     async with staged(url) as stage:
         await stage.start(3)
         runs = await stage.claim()
@@ -238,7 +238,7 @@ async def test_a_report_that_quotes_what_postgres_can_not_hold_is_kept(url):
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
-async def test_nothing_is_found_by_a_text_that_postgres_can_not_hold(url, text):
+async def test_a_filter_by_a_text_that_postgres_can_not_hold_finds_nothing(url, text):
     async with staged(url) as stage:
         run = await stage.held()
         assert await stage.store.get_run(text) is None

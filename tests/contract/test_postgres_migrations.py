@@ -96,13 +96,13 @@ async def test_a_role_without_grants_is_told_what_is_missing(url, worker_url):
 
 
 @pytest.mark.parametrize("schema", [None, "tenant_7"])
-async def test_what_is_printed_can_be_executed_by_hand_and_is_all_there_is_to_it(url, schema):
+async def test_the_printed_statements_create_the_whole_schema(url, schema):
     await execute(url, migration_sql(url, schema=schema))
     assert await use(url, schema=schema, migrate=False) == 3
 
 
 @pytest.mark.parametrize("schema", [None, "tenant_7"])
-async def test_what_is_printed_for_a_schema_that_is_there_is_what_it_lacks(url, schema, monkeypatch):
+async def test_the_statements_printed_for_an_old_schema_are_those_that_it_lacks(url, schema, monkeypatch):
     await execute(url, migration_sql(url, schema=schema))
     known = migrations()
     later = [*known, (len(known) + 1, "CREATE TABLE holdfast.later (number integer);")]
@@ -111,7 +111,7 @@ async def test_what_is_printed_for_a_schema_that_is_there_is_what_it_lacks(url, 
     assert await use(url, schema=schema, migrate=False) == 3
 
 
-def test_what_the_command_prints_is_what_psql_executes(url):
+def test_psql_executes_what_the_command_prints(url):
     command = [sys.executable, "-m", "holdfast", "migrate", "--sql", "--url", url]
     printed = subprocess.run(
         command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "src"}
@@ -144,7 +144,7 @@ async def advisory_locks(url, **options):
         await store.close()
 
 
-async def test_what_a_caller_s_transaction_holds_in_one_schema_nobody_waits_for_in_another(url):
+async def test_a_key_held_by_a_transaction_in_one_schema_holds_up_nobody_in_another(url):
     here, there = await advisory_locks(url), await advisory_locks(url, schema="other")
     assert len(here) == len(there) == 2
     assert here.isdisjoint(there)
@@ -162,7 +162,7 @@ async def test_a_schema_with_tables_of_another_application_by_the_same_names_is_
         await opened(url, schema="public")
 
 
-async def test_a_newer_schema_that_old_workers_can_live_with_is_worked_with(url):
+async def test_a_newer_schema_that_old_workers_can_live_with_is_accepted(url):
     await opened(url)
     await execute(url, "INSERT INTO holdfast.migrations (number, applied_at) VALUES (999, 0)")
     assert await use(url) == 3

@@ -66,7 +66,7 @@ async def play(url):
     return took
 
 
-def test_notifications_are_few_and_stand_alone(server, url):
+def test_notifications_are_few_and_in_transactions_of_their_own(server, url):
     since = len(server.log.read_text(errors="replace"))
     took = asyncio.run(play(url))
     found = transactions(server, since)

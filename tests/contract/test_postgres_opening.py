@@ -25,7 +25,7 @@ def url(server):
     return server.create_database()
 
 
-async def test_whoever_gives_up_opening_does_not_wait_for_the_server(postgres, monkeypatch):
+async def test_an_opening_that_is_given_up_does_not_wait_for_the_server(postgres, monkeypatch):
     # However long a server may take to let anybody in.
     monkeypatch.setattr(connections, "CONNECT_TIMEOUT", 3600)
     threads = set(threading.enumerate())
@@ -41,7 +41,7 @@ async def test_whoever_gives_up_opening_does_not_wait_for_the_server(postgres, m
         assert set(threading.enumerate()) <= threads
 
 
-async def test_whoever_goes_on_opening_is_not_disturbed_by_one_who_gives_up(postgres):
+async def test_an_opening_goes_on_though_another_that_waits_for_it_is_given_up(postgres):
     store = open_store(postgres.create_database())
     leaving, staying = (asyncio.create_task(store.open()) for _ in range(2))
     await asyncio.sleep(0)
@@ -116,7 +116,7 @@ async def test_a_worker_that_waits_for_its_server_stops_when_it_is_told_to(postg
         await asyncio.wait_for(working, 60)
 
 
-async def test_a_worker_beside_other_code_keeps_that_from_nothing_and_says_that_the_server_is_not_there():
+async def test_a_worker_that_waits_for_its_server_does_not_block_other_code_and_logs_the_reason():
     with pytest.raises(StoreAway, match="Ask again when the database can be reached"):
         async with Worker(NOWHERE, workflows=[ready]):
             pass
@@ -148,20 +148,20 @@ async def test_a_database_that_takes_no_writes_says_so(url):
         await open_store(url).open()
 
 
-async def test_a_server_that_is_not_what_the_url_asks_for_is_told_as_that(url):
+async def test_a_server_without_the_properties_that_the_url_asks_for_is_reported(url):
     with pytest.raises(
         StoreAway, match=r"no server that answers there is one that target_session_attrs asks for\. Ask"
     ):
         await open_store(f"{url}?target_session_attrs=standby").open()
 
 
-async def test_an_option_that_nobody_knows_is_told_to_be_left_out(url):
+async def test_an_unknown_option_of_the_url_is_refused_with_the_advice_to_leave_it_out(url):
     unknown = 'parameter "channel_binding". .*: leave this one out$'
     with pytest.raises(StoreError, match=unknown):
         await asyncio.wait_for(Worker(f"{url}?channel_binding=require", workflows=[ready]).run(), 30)
 
 
-async def test_an_option_that_a_pooler_refuses_is_told_to_be_left_out(url):
+async def test_an_option_that_a_pooler_refuses_is_reported_with_the_advice_to_leave_it_out(url):
     with PgBouncer(url) as pooler:
         worker = Worker(f"{pooler.url_for(url)}?search_path=shop", workflows=[ready])
         with pytest.raises(StoreError, match=r"unsupported startup parameter: search_path\. .*: leave this one out$"):
@@ -176,7 +176,7 @@ async def test_a_file_that_is_not_there_may_be_a_socket_or_a_certificate(url, tm
             await open_store(missing).open()
 
 
-async def test_opening_that_failed_works_when_the_reason_is_gone(server, url):
+async def test_opening_works_once_the_reason_of_its_failure_is_gone(server, url):
     store = open_store(url)
     await asyncio.to_thread(server.stop)
     with pytest.raises(StoreAway):

@@ -167,7 +167,7 @@ def test_a_follower_of_an_earlier_run_is_told_of_the_last_one_s_end_though_one_b
     play(act)
 
 
-def test_whoever_joined_a_run_is_told_that_nothing_is_left_of_what_it_went_on_in(url, play):
+def test_a_run_that_joined_a_chain_is_told_that_its_last_run_was_removed(url, play):
     async def act(stage: Stage) -> None:
         follower, first = await stage.held(), await stage.held(worker="two")
         last = await continued(stage, first, worker="two")
@@ -182,7 +182,7 @@ def test_whoever_joined_a_run_is_told_that_nothing_is_left_of_what_it_went_on_in
 
 
 @pytest.mark.parametrize("taken", [{"id": "there"}, {"key": "k"}])
-def test_a_child_that_was_to_join_a_run_that_is_just_removed_is_begun(play, monkeypatch, taken):
+def test_a_child_that_would_join_a_run_just_being_removed_begins_anew(play, monkeypatch, taken):
     async def act(stage: Stage) -> None:
         other, here, ask = await stage.open(), asyncio.get_running_loop(), Transaction.all
         there, parent = await stage.held(**taken), await stage.held()
@@ -203,7 +203,7 @@ def test_a_child_that_was_to_join_a_run_that_is_just_removed_is_begun(play, monk
     play(act)
 
 
-def test_a_run_is_not_removed_before_whoever_joins_it_has_followed_it(url, play, monkeypatch):
+def test_a_run_is_not_removed_while_another_is_joining_it(url, play, monkeypatch):
     async def act(stage: Stage) -> None:
         other, here, ask = await stage.open(), asyncio.get_running_loop(), Transaction.all
         there, parent = await stage.held(worker="two", key="k", retention=0), await stage.held()

@@ -29,7 +29,7 @@ async def idling() -> None:
     await idle()
 
 
-async def test_a_store_is_closed_within_seconds_and_whoever_waits_is_told(postgres):
+async def test_a_store_on_a_silent_server_closes_within_seconds_and_fails_its_waiting_calls(postgres):
     async with Wire(postgres.create_database()) as wire:
         store = open_store(wire.url)
         await store.open()
@@ -54,7 +54,7 @@ async def test_a_store_with_nothing_under_way_is_closed_within_seconds(postgres)
         assert time.monotonic() - began < SOON
 
 
-async def test_a_turn_under_way_is_broken_off_and_told(postgres):
+async def test_closing_the_store_breaks_off_a_turn_under_way_with_an_error(postgres):
     async with Wire(postgres.create_database()) as wire:
         async with staged(wire.url) as stage:
             run, other = await stage.held(), await stage.held()
@@ -68,7 +68,7 @@ async def test_a_turn_under_way_is_broken_off_and_told(postgres):
             await writing
 
 
-async def test_a_turn_alone_that_gets_no_answer_goes_over_a_new_connection(postgres, monkeypatch):
+async def test_a_turn_without_an_answer_is_sent_again_over_a_new_connection(postgres, monkeypatch):
     monkeypatch.setattr("holdfast.store.postgres.links.COMMAND_TIMEOUT", 0.2)
     async with Wire(postgres.create_database()) as wire, staged(wire.url) as stage:
         run = await stage.held()

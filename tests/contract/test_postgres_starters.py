@@ -45,7 +45,7 @@ async def opened(postgres, url=None):
         await store.close()
 
 
-async def test_whoever_starts_first_does_not_wait_for_those_who_come_meanwhile(postgres):
+async def test_the_first_start_does_not_wait_for_later_ones(postgres):
     async with opened(postgres) as store:
         pool = HeldPool(store)
         starter = Starter(pool)
@@ -63,7 +63,7 @@ async def test_whoever_starts_first_does_not_wait_for_those_who_come_meanwhile(p
         assert other.created
 
 
-async def test_starts_that_are_tried_one_by_one_are_all_answered_when_one_of_their_callers_has_gone(postgres):
+async def test_starts_tried_one_by_one_are_all_answered_though_one_caller_has_gone(postgres):
     async with opened(postgres) as store:
         pool = HeldPool(store)
         starter = Starter(pool)
@@ -82,7 +82,7 @@ async def test_starts_that_are_tried_one_by_one_are_all_answered_when_one_of_the
         assert [one.created for answer in answers for one in answer] == [True, True]
 
 
-async def test_a_run_is_found_though_the_transaction_was_undone_that_made_its_lane(postgres):
+async def test_a_run_is_found_though_the_transaction_that_made_its_lane_was_rolled_back(postgres):
     async with opened(postgres) as store:
 
         async def undone(tx):
@@ -130,7 +130,7 @@ async def holding(store, url, *keys):
         await connection.close()
 
 
-async def test_nobody_waits_for_a_key_that_somebody_else_starts_with(postgres):
+async def test_a_start_with_a_held_key_keeps_no_other_start_waiting(postgres):
     url = postgres.create_database()
     async with opened(postgres, url) as store:
         async with holding(store, url, "a", "b", "c"):

@@ -144,7 +144,7 @@ def test_a_message_for_a_run_that_had_just_failed_waits_for_a_retry(url, play):
     play(act)
 
 
-def test_a_message_for_a_run_that_had_just_ended_goes_away(url, play):
+def test_a_message_for_a_run_that_had_just_ended_is_removed(url, play):
     async def act(stage: Stage) -> None:
         run = await stage.held()
         await stage.end(run)
@@ -159,7 +159,7 @@ def test_a_message_for_a_run_that_had_just_ended_goes_away(url, play):
     play(act)
 
 
-def test_a_message_for_a_run_that_was_deleted_before_its_sender_committed_goes_away(url, play):
+def test_a_message_for_a_run_deleted_before_its_sender_committed_is_removed(url, play):
     async def act(stage: Stage) -> None:
         run = await stage.held()
         connection = await asyncpg.connect(url)
@@ -175,7 +175,7 @@ def test_a_message_for_a_run_that_was_deleted_before_its_sender_committed_goes_a
     play(act)
 
 
-def test_an_end_that_a_follower_missed_is_told(url, play):
+def test_a_follower_is_told_of_an_end_that_it_missed(url, play):
     async def act(stage: Stage) -> None:
         follower, joined = await stage.held(), await stage.held(worker="two")
         await stage.commit(turn(joined, change=RowChange(status=RunStatus.FAILED, error=b"why")))
@@ -189,9 +189,7 @@ def test_an_end_that_a_follower_missed_is_told(url, play):
     play(act)
 
 
-def test_a_look_for_missed_ends_comes_by_some_of_those_who_follow_and_the_next_ones_by_the_others(
-    url, play, monkeypatch
-):
+def test_searches_for_missed_ends_take_the_followers_in_turn(url, play, monkeypatch):
     monkeypatch.setattr(children, "WALKED_AT_ONCE", 2)
 
     async def act(stage: Stage) -> None:
@@ -246,7 +244,7 @@ def test_whoever_joined_a_run_that_was_just_going_on_and_then_its_successor_is_t
 
 
 @pytest.mark.parametrize("way", ["by force", "taken over"])
-def test_an_owner_that_was_fenced_out_stays_so_when_another_store_deletes_the_run(play, way):
+def test_a_stale_owner_stays_fenced_out_when_another_store_deletes_the_run(play, way):
     async def act(stage: Stage) -> None:
         other = await stage.open()
         stale = await stage.held()
@@ -267,7 +265,7 @@ def test_an_owner_that_was_fenced_out_stays_so_when_another_store_deletes_the_ru
     play(act)
 
 
-def test_a_hook_opened_by_the_turn_that_goes_on_goes_over(play):
+def test_a_hook_opened_in_the_turn_that_continues_as_new_moves_to_the_next_run(play):
     async def act(stage: Stage) -> None:
         run = await stage.held()
         successor = new_run()

@@ -231,7 +231,7 @@ class TestAsync:
             await way(url, lambda connection: run.signal("stop", "now", connection=connection), True)
             assert await run.result(timeout=30) == "now"
 
-    async def test_others_are_notified(self, postgres_url):
+    async def test_other_processes_are_notified_of_the_commit(self, postgres_url):
         async with AsyncClient(postgres_url) as other, AsyncClient(postgres_url) as client:
             run = await client.start(quick)
             heard = asyncio.Event()
@@ -268,7 +268,7 @@ class TestOpenTransactions:
             with pytest.raises(HookUsed):
                 await client.resume_hook(token, 1)
 
-    async def test_one_that_is_rolled_back_leaves_the_ended_run_and_its_hook_ended(self, postgres_url):
+    async def test_a_message_that_is_rolled_back_leaves_the_ended_run_and_its_hook_ended(self, postgres_url):
         async with AsyncClient(postgres_url) as client:
             run = await client.start(quick)
             assert await drive(postgres_url, run.id) == "waiting"
@@ -283,7 +283,7 @@ class TestOpenTransactions:
             with pytest.raises(RunEnded):
                 await client.resume_hook(token, 1)
 
-    async def test_what_was_sent_to_a_run_that_continued_meanwhile_reaches_the_one_that_goes_on(self, postgres_url):
+    async def test_a_message_to_a_run_that_continued_meanwhile_reaches_its_successor(self, postgres_url):
         async with AsyncClient(postgres_url) as client:
             run = await client.start(rounds, 1)
             assert await drive(postgres_url, run.id) == "waiting"
@@ -299,7 +299,7 @@ class TestOpenTransactions:
                 assert await run.result(timeout=30) == "late"
 
     @pytest.mark.parametrize("is_kept", [True, False])
-    async def test_whoever_else_resumes_the_hook_waits_for_the_transaction(self, postgres_url, is_kept):
+    async def test_a_second_resume_of_a_hook_waits_for_the_transaction_of_the_first(self, postgres_url, is_kept):
         async with AsyncClient(postgres_url) as client:
             _, token = await begun(client, postgres_url)
             connection = await asyncpg.connect(postgres_url)
@@ -339,7 +339,7 @@ class TestSteps:
                 await (await client.start(telling, told.id)).result(timeout=30)
                 assert (await told.result(timeout=30), ways.orders(sqlite_url)) == ("told", 1)
 
-    async def test_one_that_fails_tells_nothing_of_what_it_has_undone(self, postgres_url):
+    async def test_a_transactional_step_that_fails_sends_no_message(self, postgres_url):
         async with AsyncClient(postgres_url) as client:
 
             @step(transaction=True, retry=Retry(attempts=2, initial=0))

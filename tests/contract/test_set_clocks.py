@@ -19,7 +19,7 @@ def test_a_worker_follows_a_clock_that_was_set_back():
     assert at - HOUR <= clock.now() < at - HOUR + 10_000_000
 
 
-def test_time_does_not_go_back_for_an_answer_that_took_long():
+def test_a_slow_answer_does_not_set_the_time_back():
     clock = SystemClock()
     at = time.time_ns() // 1_000 + HOUR
     clock.observe(at, clock.monotonic())
@@ -28,7 +28,7 @@ def test_time_does_not_go_back_for_an_answer_that_took_long():
     assert clock.now() >= before
 
 
-async def test_what_begins_after_the_clock_was_set_back_is_retried_and_wakes_in_time(postgres: Databases):
+async def test_a_run_started_after_the_clock_was_set_back_is_retried_and_wakes_in_time(postgres: Databases):
     """The database's clock is the store's: the worker has seen it an hour ahead before."""
 
     @holdfast.step(retry=holdfast.Retry(attempts=2, initial="0.05s", jitter=0))

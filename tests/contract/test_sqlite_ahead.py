@@ -49,7 +49,7 @@ def contents(path: Path) -> list[object]:
     return [tables, [seq for (seq,) in seqs], verdict]
 
 
-def test_most_commits_overwrite_what_was_written_ahead(play, path):
+def test_most_commits_overwrite_the_part_of_the_log_written_ahead(play, path):
     async def act(stage, run):
         before, _, _ = contents(path)
         lengths = set()
@@ -108,7 +108,7 @@ def used_up(monkeypatch):
 
 
 @pytest.mark.parametrize("page", [PAGE, 4 * PAGE])
-def test_one_of_many_processes_sees_to_it(play, path, used_up, page):
+def test_only_one_of_many_processes_lengthens_the_log(play, path, used_up, page):
     with contextlib.closing(sqlite3.connect(path)) as first:
         first.execute(f"PRAGMA page_size = {page}")
         first.execute("VACUUM")
@@ -126,7 +126,7 @@ def test_one_of_many_processes_sees_to_it(play, path, used_up, page):
     play(act)
 
 
-def test_a_log_becomes_longer_by_as_much_again(play, path, used_up):
+def test_a_short_log_doubles_in_length(play, path, used_up):
     async def act(stage, run):
         await used_up(stage, run)
         found = log(path)
@@ -136,7 +136,7 @@ def test_a_log_becomes_longer_by_as_much_again(play, path, used_up):
     play(act)
 
 
-def test_nothing_is_opened_while_it_has_not_grown(play, path, used_up, monkeypatch):
+def test_no_file_is_opened_while_the_log_has_not_grown(play, path, used_up, monkeypatch):
     async def act(stage, run):
         await used_up(stage, run)
         looking = ahead.Ahead(str(path))

@@ -71,7 +71,7 @@ def test_ends_take_as_many_statements_for_a_hundred_runs_as_for_one(play):
     play(act)
 
 
-def test_a_plain_end_asks_once_whom_it_concerns(play):
+def test_a_plain_end_reads_its_followers_once(play):
     async def act(stage):
         run = await stage.held()
         _, cost = await spent(stage.store, stage.commit(turn(run, change=RowChange(status=RunStatus.COMPLETED))))
@@ -141,7 +141,7 @@ def test_starts_and_hand_backs_take_as_many_statements_for_a_hundred_runs_as_for
     play(act)
 
 
-def test_what_is_asked_for_at_the_same_time_shares_commits(play):
+def test_writes_asked_for_at_the_same_time_share_commits(play):
     async def act(stage):
         await stage.start(200)
         runs = await stage.claim(200)
@@ -156,7 +156,7 @@ def test_what_is_asked_for_at_the_same_time_shares_commits(play):
     play(act)
 
 
-def test_looking_for_the_dead_takes_no_write_lock(play):
+def test_a_search_for_dead_workers_takes_no_write_lock(play):
     async def act(stage):
         await stage.store.register_worker("one", [LANE], 10**9)
         _, (_, commits) = await spent(stage.store, stage.store.reap_workers("one"))
@@ -182,7 +182,7 @@ def test_an_idle_store_with_a_subscriber_asks_the_database_nothing(play, monkeyp
     play(act)
 
 
-def test_what_is_sent_to_runs_that_were_joined_costs_no_more_the_more_of_it_there_is(play):
+def test_many_messages_to_joined_runs_take_as_many_statements_as_one(play):
     async def act(stage):
         costs = []
         for count in (50, 500):

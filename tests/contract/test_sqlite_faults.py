@@ -49,7 +49,7 @@ def test_a_write_that_fails_changes_nothing_and_works_again_later(play, fault):
     play(act)
 
 
-def test_a_fault_reaches_everybody_in_the_group_with_an_error_of_its_own(play):
+def test_each_call_of_a_group_that_fails_gets_an_error_of_its_own(play):
     async def act(stage):
         run = await stage.held()
         writing(stage.store).execute("PRAGMA query_only = ON")
@@ -183,7 +183,7 @@ def test_a_schema_from_the_future_is_left_as_it_is(path):
         open_now(path)
 
 
-def test_a_newer_schema_that_old_workers_can_live_with_is_worked_with(path):
+def test_a_newer_schema_that_old_workers_can_live_with_is_accepted(path):
     open_now(path)
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO migrations (number, applied_at) VALUES (999, 0)")
@@ -192,7 +192,7 @@ def test_a_newer_schema_that_old_workers_can_live_with_is_worked_with(path):
         assert started_in(path, migrate=migrate) == 1
 
 
-def test_opening_that_failed_works_when_the_reason_is_gone(tmp_path):
+def test_opening_works_once_the_reason_of_its_failure_is_gone(tmp_path):
     async def act():
         store = open_store(f"sqlite:///{tmp_path}/later/holdfast.db")
         with pytest.raises(StoreAway):
@@ -272,7 +272,7 @@ def test_a_store_that_is_closed_leaves_everything_in_the_one_file(path, monkeypa
     assert not Path(f"{path}-wal").exists()
 
 
-def test_a_look_for_the_dead_that_failed_lets_the_next_one_find_them(play, path):
+def test_dead_workers_are_found_after_a_search_that_failed(play, path):
     def rename(there, back):
         with contextlib.closing(sqlite3.connect(path)) as connection:
             connection.execute(f"ALTER TABLE runs RENAME COLUMN {there} TO {back}")

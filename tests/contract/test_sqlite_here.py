@@ -50,7 +50,7 @@ def test_a_turn_alone_is_committed_when_the_call_returns(play, path):
     play(act)
 
 
-def test_its_answers_are_those_of_the_thread(play):
+def test_a_turn_committed_on_the_loop_is_answered_as_on_the_thread(play):
     async def act(stage, runs):
         assert await stage.commit(turn(runs[0])) == [True]
         # The same again: its answer was lost.
@@ -62,7 +62,7 @@ def test_its_answers_are_those_of_the_thread(play):
     play(act)
 
 
-def test_several_turns_and_what_changes_a_run_are_left_to_the_thread(play):
+def test_several_turns_at_once_and_turns_that_change_a_run_go_to_the_thread(play):
     async def act(stage, runs):
         several = stage.store.commit_turns([turn(run) for run in runs[:2]])
         assert not several.done()
@@ -75,7 +75,7 @@ def test_several_turns_and_what_changes_a_run_are_left_to_the_thread(play):
     play(act)
 
 
-def test_nobody_waits_on_the_loop_for_the_write_lock(play, path):
+def test_a_commit_never_waits_on_the_loop_for_the_write_lock(play, path):
     async def act(stage, runs):
         with sqlite3.connect(path, isolation_level=None) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -88,7 +88,7 @@ def test_nobody_waits_on_the_loop_for_the_write_lock(play, path):
     play(act)
 
 
-def test_it_goes_behind_what_is_in_line(play):
+def test_a_turn_alone_waits_behind_writes_already_in_line(play):
     async def act(stage, runs):
         writer = stage.store._writer
         with writer._using:
@@ -101,7 +101,7 @@ def test_it_goes_behind_what_is_in_line(play):
     play(act)
 
 
-def test_of_several_asked_for_at_once_the_others_go_out_together(play):
+def test_of_several_turns_asked_for_at_once_all_but_the_first_share_a_commit(play):
     async def act(stage, runs):
         commits = stage.store.stats.commits
         asked = [stage.store.commit_turns([turn(run)]) for run in runs]
@@ -114,7 +114,7 @@ def test_of_several_asked_for_at_once_the_others_go_out_together(play):
     play(act)
 
 
-def test_the_log_is_carried_over_by_the_thread_only(play):
+def test_only_the_thread_checkpoints_the_log(play):
     async def act(stage, runs):
         assert checkpoints_at(stage) == 4000
         await stage.commit(turn(runs[0]))
@@ -125,7 +125,7 @@ def test_the_log_is_carried_over_by_the_thread_only(play):
     play(act)
 
 
-def test_one_that_fails_here_is_told_of_by_the_thread(play):
+def test_a_commit_that_fails_on_the_loop_gets_its_error_from_the_thread(play):
     async def act(stage, runs):
         stage.store._writer._link.use().connection.execute("PRAGMA query_only = ON")
         with pytest.raises(StoreError):
@@ -135,7 +135,7 @@ def test_one_that_fails_here_is_told_of_by_the_thread(play):
     play(act)
 
 
-def test_a_slow_disk_has_the_next_one_left_to_the_thread(path):
+def test_a_turn_after_a_slow_commit_goes_to_the_thread(path):
     async def main():
         stage = Stage(lambda: open_store(f"sqlite:///{path}"))
         await stage.store.open()

@@ -63,7 +63,7 @@ async def live(stage):
     return [other, child, await stage.claim_one(run_id=successor.id)]
 
 
-def test_ended_runs_leave_only_what_is_asked_for_afterwards(file):
+def test_ended_runs_keep_only_rows_that_are_read_after_the_end(file):
     async def act(stage):
         for run in await live(stage):
             await stage.end(run)
@@ -120,7 +120,7 @@ def test_a_run_that_has_ended_follows_nobody(file):
     assert "followers" not in counts(file)
 
 
-def test_the_dead_are_found_anew_after_a_reap_that_has_failed(file):
+def test_dead_workers_are_found_again_after_a_reap_that_failed(file):
     async def act(stage):
         dying = open_store(f"sqlite:///{file}")
         await dying.open()

@@ -30,7 +30,7 @@ def is_closed(connection):
     return False
 
 
-async def test_the_only_connection_is_given_back_by_whoever_gives_up_when_it_is_handed_over():
+async def test_a_call_given_up_as_it_gets_the_only_connection_gives_it_back():
     async with opened_store(":memory:") as store:
         loop, lend = asyncio.get_running_loop(), store._writer.lend
 
@@ -49,7 +49,7 @@ async def test_the_only_connection_is_given_back_by_whoever_gives_up_when_it_is_
         assert await store.get_run("nobody") is None
 
 
-async def test_the_only_connection_goes_to_nobody_whose_loop_was_closed():
+async def test_the_only_connection_is_not_handed_to_a_call_whose_loop_was_closed():
     async with opened_store(":memory:") as store:
         loan = store.lender(1).lend()
         await loan.begin()
@@ -71,7 +71,7 @@ async def test_the_only_connection_is_refused_when_the_store_was_closed():
         await lender.lend().begin()
 
 
-async def test_a_connection_that_is_just_opened_for_whoever_gives_up_is_closed(tmp_path):
+async def test_a_connection_being_opened_for_a_call_that_is_given_up_is_closed(tmp_path):
     async with opened_store(tmp_path / "runs.db") as store:
         lender = store.lender(1)
         is_opening, go_on = threading.Event(), threading.Event()
@@ -106,7 +106,7 @@ async def test_a_loan_whose_end_is_not_waited_for_is_closed(tmp_path):
         assert await until(lambda: is_closed(connection))
 
 
-async def test_a_file_that_is_away_is_told_of_by_an_error_that_is_not_its_own_cause(tmp_path):
+async def test_the_error_about_a_file_that_is_away_is_not_its_own_cause(tmp_path):
     async with opened_store(tmp_path / "runs.db") as store:
         (tmp_path / "runs.db").rename(tmp_path / "elsewhere.db")
         with pytest.raises(StoreAway, match=r"runs\.db") as refused:

@@ -51,7 +51,7 @@ class Other:
 
 
 @pytest.mark.parametrize("removed", [("-wal", "-shm"), ("-wal",), ("-shm",)], ids=" ".join)
-def test_a_removed_log_is_noticed_and_what_it_held_is_saved(play, path, removed):
+def test_a_removed_log_is_noticed_and_its_content_saved(play, path, removed):
     async def act(stage):
         run = await stage.held()
         await stage.start(4)
@@ -74,7 +74,7 @@ def test_a_removed_log_is_noticed_and_what_it_held_is_saved(play, path, removed)
     play(act)
 
 
-def test_nothing_is_written_over_what_somebody_else_has_begun_since(play, path):
+def test_saving_a_removed_log_overwrites_nothing_that_others_have_begun_since(play, path):
     async def act(stage):
         await stage.start(3)
         await look_again()

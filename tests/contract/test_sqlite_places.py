@@ -30,7 +30,7 @@ async def opened(path: Path | str) -> Store:
     return store
 
 
-async def test_whoever_came_by_a_link_hears_of_others(file: Path, link: Path):
+async def test_a_store_opened_by_a_link_hears_of_other_stores(file: Path, link: Path):
     here, there = await opened(link), await opened(file)
     told: list[int] = []
     unsubscribe = here.subscribe(lambda: told.append(1))
@@ -46,7 +46,7 @@ async def test_whoever_came_by_a_link_hears_of_others(file: Path, link: Path):
 
 
 @pytest.mark.parametrize("is_linked", [True, False])
-async def test_that_a_worker_is_dead_shows_by_every_name_of_the_file(file: Path, link: Path, is_linked: bool):
+async def test_a_dead_worker_is_found_by_every_name_of_the_file(file: Path, link: Path, is_linked: bool):
     names = (link, file) if is_linked else (file, link)
     dying, looking = [await opened(name) for name in names]
     await dying.register_worker("dying", [LANE], LEASE, now=T0)
@@ -57,7 +57,7 @@ async def test_that_a_worker_is_dead_shows_by_every_name_of_the_file(file: Path,
     await looking.close()
 
 
-async def test_a_link_leaves_nothing_beside_itself(link: Path):
+async def test_opening_by_a_link_leaves_no_file_beside_the_link(link: Path):
     store = await opened(link)
     await store.register_worker("one", [LANE], LEASE, now=T0)
     await store.close()

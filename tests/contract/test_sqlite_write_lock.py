@@ -12,7 +12,7 @@ from holdfast.store import open_store
 from holdfast.testing.contract.stage import LEASE
 
 
-def test_a_writer_waits_for_the_lock_and_looks_for_it_often(play, path, monkeypatch):
+def test_a_writer_waits_for_the_lock_and_tries_often(play, path, monkeypatch):
     pauses: list[float] = []
     sleep = time.sleep
     monkeypatch.setattr(time, "sleep", lambda seconds: (pauses.append(seconds), sleep(seconds)))
@@ -58,7 +58,7 @@ def test_a_database_is_opened_to_be_read_while_somebody_holds_the_write_lock(pla
     play(act)
 
 
-def test_a_lock_that_nobody_gives_back_is_away(play, path, monkeypatch):
+def test_a_store_whose_write_lock_is_never_given_back_is_away(play, path, monkeypatch):
     monkeypatch.setattr("holdfast.store.sqlite.connections.PATIENCE", 0.2)
 
     async def act(stage):
