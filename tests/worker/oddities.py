@@ -12,7 +12,7 @@ class Masked(Exception):
 
 
 class Sealed(BaseException):
-    """Nothing of it can be read."""
+    """None of its attributes can be read."""
 
     def __getattribute__(self, name: str) -> Any:
         raise RuntimeError("closed")

@@ -1,4 +1,4 @@
-"""A store that writes when it is let, and a clock that jumps."""
+"""A store whose writes wait until a test lets them through, and a clock that jumps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Slow(SqliteStore):
         self.failed = 0
 
     async def commit_turns(self, turns, *, now=None):
-        # On its way to the database; only the answer takes its time.
+        # The write reaches the database; only its answer is delayed.
         answers = await super().commit_turns(turns, now=now)
         self.waiting.append("turns")
         await self.turns.wait()

@@ -113,7 +113,7 @@ class Stage:
         self.client = AsyncClient(self.store, **options)
 
     def worker(self, *workflows: Workflow[..., Any], **options: Any) -> Worker:
-        """Another worker, to be entered."""
+        """Another worker, which the test has to enter."""
         options = {"lease": "1000d", "grace": "5s", **options}
         return Worker(self.client, workflows=workflows, clock=self.clock, **options)
 
@@ -161,7 +161,7 @@ class Stage:
 async def stage(
     url: str, *workflows: Workflow[..., Any], client: dict[str, Any] | None = None, **options: Any
 ) -> AsyncIterator[Stage]:
-    """A stage with one worker for these workflows; without any, there is none yet."""
+    """A stage with one worker for these workflows; without workflows it has no worker."""
     made = Stage(url, **(client or {}))
     async with AsyncExitStack() as stack:
         await made.store.open()
@@ -173,7 +173,7 @@ async def stage(
 
 
 async def reap(on: Stage, later: int = LATER) -> list[str]:
-    """Somebody else finds every lease lapsed, and by the time the worker hears of it that time has come."""
+    """Has somebody else reap every worker as of a later time, and moves the clock to that time."""
     dead = await on.store.reap_workers("somebody", now=on.clock.now() + later)
     on.skip(later / 1_000_000)
     return dead
@@ -187,8 +187,13 @@ async def failure_of(run: AsyncRun[Any]) -> BaseException:
     return caught.value.__cause__
 
 
+async def items(run: AsyncRun[Any], name: str) -> list[tuple[Any, ...]]:
+    """What was sent to a stream of the run, in order: value, step, attempt, and whether it begins anew."""
+    return [(item.value, item.step, item.attempt, item.reset) async for item in run.stream(name)]
+
+
 async def until(what: Callable[[], Any]) -> None:
-    """Until it is so. How long that takes is nobody's promise."""
+    """Waits until the condition holds. How long that takes is nobody's promise."""
     for _ in range(PATIENCE * 500):
         found = what()
         if asyncio.iscoroutine(found):

@@ -1,4 +1,4 @@
-"""A body that awaits what a thread answers while it waits: it is blocked, however the run rests, and says why."""
+"""A body that awaits the answer of a thread is blocked, wherever its run is, and the report says why."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.worker.stage import PATIENCE, Stage, stage, until
 
 
 class Answers:
-    """Threads that answer what bodies wait for when they are let."""
+    """Threads that answer the futures that bodies wait for, when the test lets them."""
 
     def __init__(self) -> None:
         self.may = threading.Event()
@@ -86,7 +86,7 @@ async def test_a_run_whose_body_waits_for_a_thread_is_blocked(database_url, way,
     assert answers.heard[0] is NotInBody
 
 
-async def test_it_is_blocked_by_the_next_worker_if_its_own_has_left_before(database_url):
+async def test_a_run_whose_body_waits_for_a_thread_is_blocked_by_the_next_worker_if_its_own_has_left(database_url):
     answers = Answers()
 
     @workflow
@@ -103,7 +103,7 @@ async def test_it_is_blocked_by_the_next_worker_if_its_own_has_left_before(datab
             assert await is_blocked_with_advice(on, run)
 
 
-async def test_a_step_in_flight_beside_it_ends_first_and_does_not_execute_again(database_url):
+async def test_a_step_beside_a_wait_for_a_thread_ends_first_and_is_not_executed_again(database_url):
     answers, gate = Answers(), Gate()
     gated = gate.step()
 
@@ -126,7 +126,7 @@ async def test_a_step_in_flight_beside_it_ends_first_and_does_not_execute_again(
     assert gate.begun == 1
 
 
-async def test_a_body_that_waits_until_it_is_cancelled_may_do_so(database_url):
+async def test_a_body_may_wait_until_it_is_cancelled(database_url):
     @workflow
     async def body() -> None:
         await asyncio.Event().wait()

@@ -112,7 +112,7 @@ async def test_a_worker_that_is_at_work_is_not_set_to_work_again(database_url):
             assert worker.id == at_work
 
 
-async def test_a_worker_that_is_entered_twice_at_once_is_refused_to_the_second(database_url):
+async def test_entering_a_worker_twice_at_once_is_refused_the_second_time(database_url):
     async with AsyncClient(database_url) as client:
         worker = Worker(client, workflows=[endless])
         first, second = await asyncio.gather(worker.__aenter__(), worker.__aenter__(), return_exceptions=True)
@@ -134,7 +134,7 @@ async def test_a_worker_whose_entering_failed_may_be_entered_again(database_url,
             assert len(await client.workers()) == 1
 
 
-async def test_whoever_stops_waiting_leaves_the_worker_alone(database_url):
+async def test_cancelling_a_wait_for_a_worker_does_not_stop_it(database_url):
     async with stage(database_url) as on:
         worker = on.worker(endless)
         async with worker:
@@ -145,7 +145,7 @@ async def test_whoever_stops_waiting_leaves_the_worker_alone(database_url):
             assert worker.id is not None
 
 
-async def test_a_worker_that_leaves_waits_for_no_step_and_writes_nothing(database_url):
+async def test_a_worker_told_to_leave_waits_for_no_step_and_writes_nothing(database_url):
     async with stage(database_url) as on:
         run = await on.client.start(endless)
         worker = on.worker(endless)
@@ -159,7 +159,7 @@ async def test_a_worker_that_leaves_waits_for_no_step_and_writes_nothing(databas
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 8, 100])
 async def test_a_worker_whose_stop_is_cut_short_renews_no_lease_any_more(database_url, turns):
-    """Else its runs would be nobody's for as long as the process lives: others leave a worker alone that renews."""
+    """Other workers leave one alone that renews its lease: its runs would be stuck for as long as the process lives."""
     async with stage(database_url) as on:
         await on.client.start(endless)
         worker = on.worker(endless, grace="1d")
@@ -194,7 +194,7 @@ async def cancelled_twice(worker: Worker, begun: asyncio.Event) -> None:
 
 
 async def cancelled_by_anyio(worker: Worker, begun: asyncio.Event) -> None:
-    """Again on every turn of the loop, until it has ended."""
+    """Cancels the worker on every turn of the loop, as anyio does, until it has ended."""
     async with anyio.create_task_group() as group:
         group.start_soon(worker.run)
         await begun.wait()

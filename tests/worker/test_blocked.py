@@ -48,7 +48,7 @@ def order():
 
 
 async def slept(on: Stage, body: Workflow[[], Any]) -> AsyncRun[Any]:
-    """A run of it that is past its sleep, and whose worker has left meanwhile."""
+    """A run of the workflow that is past its sleep and whose worker has left."""
     run = await on.client.start(body)
     async with on.worker(body):
         await on.until_waiting(run)
@@ -74,7 +74,7 @@ async def mended(url: str, broken: Workflow[[], int]) -> str:
 
 
 async def test_a_blocked_run_goes_on_at_once_when_a_worker_with_the_right_code_starts(database_url, order):
-    """Without the clock being moved: it does not wait for its next try."""
+    """The clock is not moved: the run does not wait for its next try."""
     right, wrong = order
     async with stage(database_url) as on:
         run = await slept(on, right)
@@ -129,7 +129,7 @@ async def test_a_blocked_run_is_tried_less_and_less_often(database_url, order):
         assert pauses[0] < pauses[1] < pauses[2]
 
 
-async def test_a_run_that_has_got_on_elsewhere_and_is_blocked_again_is_told_of_again(database_url, caplog):
+async def test_a_run_that_made_progress_elsewhere_and_is_blocked_again_is_logged_again(database_url, caplog):
     @workflow
     async def body() -> None:
         add(1, 1)
@@ -146,7 +146,7 @@ async def test_a_run_that_has_got_on_elsewhere_and_is_blocked_again_is_told_of_a
         assert caplog.text.count("is blocked") == 2
 
 
-async def test_a_worker_remembers_so_many_blocked_runs_and_no_more(database_url, monkeypatch):
+async def test_a_worker_remembers_a_bounded_number_of_blocked_runs(database_url, monkeypatch):
     monkeypatch.setattr("holdfast.worker.waits.REMEMBERED", 3)
 
     @workflow
@@ -236,7 +236,7 @@ async def test_a_client_in_a_body_blocks_the_run_and_leaves_it_intact(database_u
     assert "holdfast.signal" in await mended(database_url, broken)
 
 
-async def test_a_body_may_go_on_without_the_client_that_it_was_refused(database_url):
+async def test_a_body_that_catches_the_refusal_of_a_client_may_go_on(database_url):
     @workflow
     async def careful() -> str:
         with pytest.raises(IOInBody):
@@ -273,7 +273,7 @@ async def test_changed_code_blocks_the_run_and_fixed_code_goes_on(database_url):
 
 
 async def test_a_blocked_run_is_tried_again_by_itself(database_url):
-    """With backoff: nobody has to start a worker for it."""
+    """The tries come with backoff: nobody has to start a worker for them."""
     lives: list[int] = []
 
     @workflow
@@ -329,8 +329,8 @@ async def test_an_input_that_no_longer_fits_blocks_the_run(database_url):
             assert await run.wait(PATIENCE) == "completed"
 
 
-async def test_a_reason_that_is_no_text_is_written_all_the_same(database_url):
-    """It is in the words of a user's class, and may quote anything."""
+async def test_a_reason_that_can_not_be_encoded_as_text_is_written_escaped(database_url):
+    """The reason comes from a user's class and may contain any text."""
     is_strict: list[int] = []
 
     @dataclass

@@ -96,7 +96,7 @@ async def test_fixed_code_gets_the_result_of_the_step_that_ended_before_the_faul
     assert calls == {"charge": 1, "mail": 1}
 
 
-async def test_a_body_that_ends_before_it_gets_such_a_result_is_told_of_it(database_url):
+async def test_a_body_that_ends_before_it_takes_in_a_kept_result_is_blocked_with_a_report(database_url):
     @workflow(name="order")
     async def ends_at_once() -> None:
         charge.start(1).done()
@@ -126,7 +126,7 @@ async def test_what_a_body_asked_for_before_it_was_blocked_is_not_in_the_journal
     assert calls == {"charge": 1}
 
 
-async def test_a_further_try_writes_nothing_again(database_url):
+async def test_a_further_try_of_a_blocked_run_writes_nothing(database_url):
     async with stage(database_url, forgets) as on:
         run = await on.client.start(forgets)
         await on.until_blocked(run)
@@ -136,14 +136,14 @@ async def test_a_further_try_writes_nothing_again(database_url):
     assert [entry.kind for entry in before] == ["started", "step_asked", "blocked", "step_completed"]
 
 
-async def test_a_result_that_came_behind_the_one_that_blocked_the_body_is_kept_too(database_url):
+async def test_a_result_that_came_after_the_one_that_blocked_the_body_is_kept(database_url):
     @step
     async def first() -> None:
         calls["first"] += 1
 
     @workflow
     async def body() -> None:
-        # The turn of `first` is under way when the other two end: those go into the next one together.
+        # The turn of `first` is under way when the other two steps end, so both results go into the next turn.
         begun = [first.start(), charge.start(1), mail.start()]
         await begun[1]
         do_io()
@@ -274,7 +274,7 @@ async def test_a_run_blocked_with_a_kept_result_is_waiting_and_says_why(database
 
 
 async def until_tried_again(on, run):
-    """Until the run was tried once more: its next time moves on."""
+    """Waits until the run was tried once more: the time of its next try moves on."""
     due = (await on.record(run)).due_at
 
     async def is_moved() -> bool:

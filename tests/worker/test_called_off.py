@@ -1,4 +1,4 @@
-"""Children and steps that are called off before they began."""
+"""Children and steps that are cancelled before they began."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.model import Lane
 from tests.worker.stage import PATIENCE, stage, until
 
 
-async def test_a_child_that_is_called_off_before_it_began_never_begins_though_a_worker_dies_with_it(database_url):
+async def test_a_child_cancelled_before_it_began_never_begins_though_a_worker_dies_with_it(database_url):
     begun: list[str] = []
 
     @step
@@ -51,7 +51,7 @@ async def test_a_child_that_is_called_off_before_it_began_never_begins_though_a_
             await on.until_waiting(again)
         waiting = await on.client.get_run(child, key="k")
         await on.client.cancel(again.id, force=True)
-        # A worker claims it to end it, and dies.
+        # A worker claims the child in order to end it, and dies.
         lane = Lane("child", "1")
         await on.store.register_worker("dead", [lane], 1, now=on.clock.now())
         assert await on.store.claim_runs("dead", [lane], 1, run_id=waiting.id, now=on.clock.now())
@@ -63,7 +63,7 @@ async def test_a_child_that_is_called_off_before_it_began_never_begins_though_a_
     assert waiting.id not in begun
 
 
-async def test_a_step_that_is_called_off_before_its_thread_has_come_never_begins(database_url):
+async def test_a_step_cancelled_before_its_thread_has_come_never_begins(database_url):
     entered, go_on, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
     begun: list[str] = []
 

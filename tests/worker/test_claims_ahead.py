@@ -21,7 +21,7 @@ RUNS = 4 * CROWD
 
 
 class Standing(SkippingClock):
-    """Its monotonic time stands still unless a test moves it: places are freed as fast as the test says."""
+    """A clock whose monotonic time only the test moves: places are freed as fast as the test says."""
 
     passed = 0
 
@@ -30,7 +30,7 @@ class Standing(SkippingClock):
 
 
 class Remote(SkippingStore):
-    """A file that says it is a server."""
+    """A SQLite store that claims to be on a remote server."""
 
     is_remote = True
     loses_answers = 0
@@ -107,7 +107,7 @@ async def crowd(url: str) -> AsyncIterator[Crowd]:
 
 
 async def owned(on: Crowd, runs: list[AsyncRun[int]]) -> int:
-    """How many of the runs are somebody's."""
+    """How many of the runs have an owner."""
     return sum([(await on.record(run)).owner is not None for run in runs])
 
 
@@ -131,7 +131,7 @@ async def test_runs_claimed_ahead_begin_as_places_are_freed_and_never_more_than_
     assert on.most == CROWD
 
 
-async def test_what_has_stood_ahead_for_long_goes_back_untouched_and_another_worker_takes_it(database_url):
+async def test_a_run_claimed_ahead_for_long_is_handed_back_untouched_and_taken_by_another_worker(database_url):
     async with crowd(database_url) as on:
         runs = await on.client.start_many(on.body, [(number,) for number in range(RUNS)])
         async with on.worker(on.body, concurrency=CROWD) as worker:
@@ -195,8 +195,8 @@ async def test_a_claim_that_is_under_way_when_the_worker_stops_leaves_its_runs_a
     assert on.begun == []
 
 
-async def test_a_message_for_a_run_that_stands_ahead_is_there_when_it_begins(database_url, monkeypatch):
-    # No look that comes by itself: only what the worker knows it has missed.
+async def test_a_message_for_a_run_claimed_ahead_is_there_when_it_begins(database_url, monkeypatch):
+    # The worker does not look by itself: it only goes by what it knows it has missed.
     monkeypatch.setattr(upkeep, "_REAP_EVERY", 3600.0)
     async with crowd(database_url) as on:
         first = 2 * CROWD + 1
@@ -238,7 +238,7 @@ async def test_a_backlog_keeps_no_message_from_a_run_that_waits(database_url):
             assert on.begun[-1] != last or len(on.begun) < RUNS, "it came after all the others"
 
 
-async def test_a_run_that_is_paused_while_it_stands_ahead_begins_when_it_is_resumed(database_url):
+async def test_a_run_claimed_ahead_that_is_paused_begins_when_it_is_resumed(database_url):
     async with crowd(database_url) as on:
         runs = await on.client.start_many(on.body, [(number,) for number in range(RUNS)])
         async with on.worker(on.body, concurrency=CROWD) as worker:
@@ -259,13 +259,13 @@ async def test_a_run_that_is_paused_while_it_stands_ahead_begins_when_it_is_resu
     assert sorted(on.begun) == list(range(RUNS))
 
 
-async def test_a_lost_answer_to_a_claim_gives_nothing_back_that_stands_ahead(database_url):
+async def test_a_lost_answer_to_a_claim_gives_back_no_run_that_was_claimed_ahead(database_url):
     async with crowd(database_url) as on:
         runs = await on.client.start_many(on.body, [(number,) for number in range(RUNS)])
         async with on.worker(on.body, concurrency=CROWD) as worker:
             await on.claim_ahead(worker)
             on.store.loses_answers = 1
-            # When so few are left there that it is worth it, it claims again.
+            # When few enough runs are left ahead for a claim to be worth it, the worker claims again.
             await on.end(*range(CROWD + 1, CROWD + 7))
             await until(lambda: on.store.loses_answers == 0)
             assert len(worker._session.ahead) == CROWD - 6
@@ -276,7 +276,7 @@ async def test_a_lost_answer_to_a_claim_gives_nothing_back_that_stands_ahead(dat
 
 
 @pytest.mark.parametrize(("concurrency", "is_remote"), [(9, True), (201, True), (CROWD, False)])
-async def test_nothing_is_claimed_ahead_where_it_is_not_worth_it(database_url, concurrency, is_remote):
+async def test_no_run_is_claimed_ahead_on_a_local_store_or_with_few_places(database_url, concurrency, is_remote):
     async with crowd(database_url) as on:
         on.store.is_remote = is_remote
         worker = on.worker(on.body, concurrency=concurrency)
@@ -287,7 +287,7 @@ async def test_nothing_is_claimed_ahead_where_it_is_not_worth_it(database_url, c
             assert ahead.wanted(on.clock.passed + MOMENT) == 0
 
 
-def test_as_many_are_wanted_as_were_freed_within_a_moment_and_never_a_few_only():
+def test_the_number_of_runs_to_claim_ahead_is_that_of_the_places_freed_in_the_last_moment():
     ahead = Ahead(1000, 100)
     assert ahead.wanted(0) == 0, "nothing is known yet"
     for _ in range(40):
@@ -301,7 +301,7 @@ def test_as_many_are_wanted_as_were_freed_within_a_moment_and_never_a_few_only()
     assert ahead.wanted(4000) == 100, "no more than there are places"
 
 
-def test_a_few_are_not_worth_a_claim():
+def test_no_claim_is_made_for_only_a_few_runs_ahead():
     ahead = Ahead(1000, 100)
     for _ in range(100):
         ahead.freed()
@@ -314,7 +314,7 @@ def test_a_few_are_not_worth_a_claim():
     assert ahead.wanted(1500) == 0, "it was wrong"
 
 
-def test_after_a_claim_that_others_were_faster_with_none_is_wanted_for_a_second():
+def test_no_run_is_claimed_ahead_for_a_second_after_a_claim_that_other_workers_won():
     ahead = Ahead(1000, 100)
     for _ in range(100):
         ahead.freed()

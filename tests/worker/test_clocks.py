@@ -14,20 +14,20 @@ class StandingClock(SystemClock):
         return self.standing_at
 
 
-def test_time_goes_on_with_the_monotonic_clock_and_by_no_other():
+def test_the_time_of_a_worker_follows_the_monotonic_clock_and_no_other():
     clock = StandingClock()
     began = clock.now()
     clock.standing_at += 5
     assert clock.now() == began + 5
 
 
-def test_a_clock_that_is_ahead_of_the_stores_is_set_right_by_its_answer():
+def test_a_worker_clock_ahead_of_the_store_is_corrected_by_an_answer_of_the_store():
     clock = StandingClock()
     clock.observe(5_000, asked_at=0)
     assert clock.now() == 5_000
 
 
-def test_an_answer_that_was_long_on_its_way_does_not_turn_time_back():
+def test_an_answer_that_took_long_does_not_turn_the_clock_back():
     clock = StandingClock()
     clock.observe(5_000, asked_at=0)
     assert clock.now() == 5_000

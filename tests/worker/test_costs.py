@@ -140,11 +140,11 @@ async def test_messages_that_nobody_takes_are_read_once(database_url):
         await store.open()
         run = await on.client.start(body)
         async with Worker(store, workflows=[body, ready], clock=on.clock, lease="1000d"):
-            # What was sent before would come with the claim.
+            # A message sent before would come with the claim.
             await begun.wait()
             for number in range(20):
                 await run.signal("go", number)
-                # Each other run is a look at least, and one at its end.
+                # Each other run brings at least one look, and another at its end.
                 await (await on.client.start(ready)).result(PATIENCE)
             await until(lambda: len(read) >= 20)
             go_on.set()

@@ -41,7 +41,7 @@ def body(executed):
     return body
 
 
-async def test_a_run_that_took_too_many_workers_down_is_stopped_with_a_clear_error(database_url, body, executed):
+async def test_a_run_that_crashed_too_many_workers_is_stopped_with_a_clear_error(database_url, body, executed):
     async with stage(database_url) as on:
         run = await on.client.start(body)
         await crash(on, run, 2)
@@ -59,7 +59,7 @@ async def test_a_run_with_fewer_crashes_than_stop_it_goes_on(database_url, body,
         await crash(on, run, 1)
         async with on.worker(body):
             assert await run.result(PATIENCE) == 1
-        # The first claim of all was none: the run had not begun.
+        # The first claim counts no crash: the run had not begun.
         assert (await on.kinds(run)).count("claimed") == 1
 
 
@@ -78,8 +78,8 @@ async def test_a_run_that_is_only_found_waiting_is_not_stopped(database_url):
             assert await run.result(PATIENCE) == "done"
 
 
-async def test_a_body_that_took_too_many_workers_down_by_itself_is_not_begun_again(database_url):
-    """Whether it is the body shows when it is looked at: so one crash more than by a step, and not another one."""
+async def test_a_body_that_crashed_too_many_workers_by_itself_is_not_begun_again(database_url):
+    """Only a try shows that the body is to blame: one crash more than with a step, and no further one."""
     begun: list[str] = []
 
     @workflow(max_crashes=1)
@@ -188,7 +188,7 @@ async def test_a_worker_executes_one_suspect_at_a_time(database_url):
                 await run.result(PATIENCE)
 
 
-async def test_a_suspect_that_got_on_lets_the_next_one_in(database_url):
+async def test_a_suspect_that_made_progress_lets_the_next_one_begin(database_url):
     flying: list[str] = []
     go_on = asyncio.Event()
 
@@ -276,7 +276,7 @@ async def test_a_step_that_ended_makes_up_for_crashes_although_its_body_was_bloc
 
 
 async def test_runs_with_one_crash_go_on_side_by_side(database_url):
-    """A killed worker leaves all that it had in flight with one crash: that says nothing about any of them."""
+    """Each run that a killed worker had in flight gets one crash, which says nothing about any of them."""
     flying: list[str] = []
     go_on = asyncio.Event()
 
@@ -314,7 +314,7 @@ async def test_a_stopped_run_can_be_retried_once_its_code_is_mended(database_url
     assert executed == [1]
 
 
-async def test_a_run_that_waits_in_its_first_turn_is_innocent_of_a_takeover(database_url):
+async def test_a_run_that_waits_in_its_first_turn_counts_no_crash_at_a_takeover(database_url):
     @workflow
     async def body() -> str:
         await sleep("9s")
@@ -330,7 +330,7 @@ async def test_a_run_that_waits_in_its_first_turn_is_innocent_of_a_takeover(data
             assert (await on.record(run)).crashes == 0
 
 
-async def test_a_suspect_that_beats_lets_the_next_one_begin(database_url):
+async def test_a_suspect_that_sends_a_heartbeat_lets_the_next_one_begin(database_url):
     begun: list[int] = []
     done = asyncio.Event()
 

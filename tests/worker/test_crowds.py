@@ -85,7 +85,7 @@ async def test_a_run_that_wakes_while_a_claim_is_under_way_does_not_take_the_pla
     assert crowds == [["claimed"], ["sleeper"]]
 
 
-async def test_a_run_whose_end_is_being_written_takes_no_place_among_the_busy(postgres):
+async def test_a_run_whose_end_is_being_written_takes_none_of_the_concurrency(postgres):
     """Its row is locked by somebody else, so that its end has to wait; at concurrency 1 the next run does not."""
     url = postgres.create_database()
     begun, may_end = asyncio.Event(), asyncio.Event()

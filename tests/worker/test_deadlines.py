@@ -69,7 +69,7 @@ async def test_a_run_that_has_not_begun_at_its_deadline_fails_and_never_begins(d
         assert await on.kinds(run) == ["ended"]
 
 
-async def test_no_step_begins_behind_a_deadline(database_url):
+async def test_no_step_begins_after_a_deadline(database_url):
     begun: list[str] = []
 
     @step

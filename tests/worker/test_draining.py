@@ -38,7 +38,7 @@ async def test_a_cancel_ends_a_step_that_a_stopping_worker_waits_for(database_ur
         await until(lambda: gate.cancelled)
 
 
-async def test_what_cleans_up_behind_such_a_cancel_is_left_to_another_worker(database_url):
+async def test_the_cleanup_after_a_cancel_in_a_stopping_worker_is_left_to_another_worker(database_url):
     gate, cleaned = Gate(), []
     gated = gate.step()
 
@@ -84,7 +84,7 @@ async def test_a_signal_is_taken_in_beside_a_step_that_a_stopping_worker_waits_f
         assert (await on.record(run)).status == "completed"
 
 
-async def test_nothing_is_claimed_by_a_worker_that_hears_meanwhile(database_url):
+async def test_a_stopping_worker_that_still_takes_in_messages_claims_no_run(database_url):
     gate = Gate()
     body = body_of(gate.step())
     async with stage(database_url) as on:
@@ -96,7 +96,7 @@ async def test_nothing_is_claimed_by_a_worker_that_hears_meanwhile(database_url)
     assert gate.begun == 1
 
 
-async def test_a_store_that_is_away_keeps_no_stopping_worker_from_hearing_later(database_url, monkeypatch):
+async def test_a_stopping_worker_takes_in_messages_once_the_store_is_back(database_url, monkeypatch):
     gate, refused = Gate(), []
 
     async def away(worker_id: str, *, known: Any = ()) -> Any:

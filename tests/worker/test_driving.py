@@ -87,7 +87,7 @@ async def awaiting() -> None:
 
 
 async def killed_in_the_middle(url: str) -> None:
-    """What a process does that a platform kills while it drives a run."""
+    """What a process does that is killed while it drives a run."""
     async with AsyncClient(url) as client:
         run = await client.start(deadly, key="d")
         os.environ["DEADLY"] = "yes"
@@ -107,7 +107,7 @@ async def test_a_run_is_driven_to_its_end(database_url):
         assert await client.workers() == []
 
 
-async def test_a_handle_is_no_id_and_the_error_gives_the_id(database_url):
+async def test_a_handle_given_to_drive_is_refused_with_the_id_to_give_instead(database_url):
     async with AsyncClient(database_url) as client:
         run = await client.start(once)
         with pytest.raises(DefinitionError, match=f"give its id, '{run.id}'"):
@@ -344,7 +344,7 @@ class Lapsing(SkippingStore):
         return await super().read_unmatched(*args, **given)
 
 
-async def test_a_drive_that_could_not_look_because_its_lease_had_lapsed_looks_again(database_url):
+async def test_a_drive_whose_lease_lapsed_before_it_could_look_looks_again(database_url):
     clock = Stalling()
     store = Lapsing(database_url, clock)
     async with AsyncClient(store) as client:

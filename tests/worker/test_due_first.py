@@ -45,7 +45,7 @@ class Slow(SkippingStore):
 
 
 class Race:
-    """A minute against a step that ends when it is told to, behind a turn of another step."""
+    """A timer of a minute beside a step that the test ends, while the turn of another step is under way."""
 
     def __init__(self) -> None:
         self.may_end, self.has_ended = asyncio.Event(), asyncio.Event()

@@ -82,7 +82,7 @@ async def telling() -> str:
     return await tell()
 
 
-async def test_what_can_t_be_kept_at_once_keeps_nothing_waiting_behind_it(database_url, monkeypatch):
+async def test_a_value_that_the_store_refuses_at_once_keeps_no_later_value_waiting(database_url, monkeypatch):
     async with stage(database_url) as on:
         kept = on.store.set_value
 

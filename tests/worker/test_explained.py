@@ -117,7 +117,7 @@ async def test_a_first_step_in_flight_is_named_after_a_while(database_url):
         await run.result(PATIENCE)
 
 
-async def test_a_retry_tells_when_and_after_which_error(database_url):
+async def test_a_run_that_waits_for_a_retry_says_when_it_comes_and_after_which_error(database_url):
     @step(retry=Retry(attempts=2, initial="1h", max="1h"))
     async def shaky() -> None:
         raise ConnectionError("the line is dead")
@@ -135,7 +135,7 @@ async def test_a_retry_tells_when_and_after_which_error(database_url):
         assert "'shaky'" in text
 
 
-async def test_a_long_sleep_tells_until_when(database_url):
+async def test_a_run_in_a_long_sleep_says_until_when(database_url):
     @workflow
     async def body() -> None:
         await nothing()
@@ -151,7 +151,7 @@ async def test_a_long_sleep_tells_until_when(database_url):
         assert f"{record.due_at:%Y-%m-%d %H:%M}" in text
 
 
-async def test_a_signal_of_the_wrong_name_is_told_as_not_read(database_url):
+async def test_a_signal_of_the_wrong_name_is_shown_as_sent_and_not_read(database_url):
     @workflow
     async def body() -> None:
         await wait_for_signal("go")
@@ -167,7 +167,7 @@ async def test_a_signal_of_the_wrong_name_is_told_as_not_read(database_url):
         await run.result(PATIENCE)
 
 
-async def test_a_short_sleep_is_told_as_held_by_its_worker(database_url):
+async def test_a_run_in_a_short_sleep_is_shown_as_held_by_its_worker(database_url):
     @workflow
     async def body() -> None:
         await nothing()
@@ -224,7 +224,7 @@ async def test_a_completed_run_says_when(database_url):
         assert (await run.refresh()).status == "completed"
 
 
-async def test_a_failed_run_tells_its_error_and_the_way_on(database_url):
+async def test_a_failed_run_says_its_error_and_how_to_retry_it(database_url):
     @workflow
     async def body() -> None:
         raise LookupError("nothing there")
@@ -287,7 +287,7 @@ async def _is_parked(on: Stage, run: AsyncRun[object]) -> bool:
     return (await on.record(run)).owner is None
 
 
-async def test_a_cancel_of_a_run_whose_workflow_is_gone_is_told_with_what_to_do(database_url):
+async def test_a_cancelled_run_whose_workflow_is_gone_says_what_to_do(database_url):
     @workflow
     async def gone() -> None:
         await sleep(3600)
@@ -303,7 +303,7 @@ async def test_a_cancel_of_a_run_whose_workflow_is_gone_is_told_with_what_to_do(
         assert "is delivered when a worker that knows it starts; a cancel with force=True" in text
 
 
-async def test_a_run_that_joined_another_by_its_key_does_not_name_one_that_nobody_finds(database_url):
+async def test_a_parent_whose_child_joined_another_run_by_its_key_does_not_name_a_run_that_is_not_there(database_url):
     @workflow
     async def shipping() -> None:
         await sleep("1h")

@@ -169,7 +169,7 @@ def test_workflows_are_found_through_closures():
     assert set(workflows_of(outer)) == {outer, inner}
 
 
-def test_a_name_that_is_not_bound_yet_hides_no_others():
+def test_a_closure_variable_that_is_not_bound_yet_hides_no_other_workflows():
     @workflow
     async def outer() -> object:
         return later, inner

@@ -38,7 +38,7 @@ def test_drives_of_one_worker_in_several_threads_don_t_close_the_store_under_eac
     assert in_threads(lambda: worker.drive(budget="10s")) == []
 
 
-def test_a_gate_lets_one_pass_at_a_time_whichever_loop_it_comes_from():
+def test_a_gate_lets_one_task_pass_at_a_time_whichever_loop_it_runs_on():
     gate = Gate()
     inside: list[int] = []
     most: list[int] = []
@@ -54,7 +54,7 @@ def test_a_gate_lets_one_pass_at_a_time_whichever_loop_it_comes_from():
     assert set(most) == {1}
 
 
-async def test_a_gate_is_open_again_behind_one_who_failed_and_one_who_gave_up():
+async def test_a_gate_is_open_again_after_a_task_that_failed_or_gave_up_waiting():
     gate = Gate()
     with pytest.raises(ValueError, match="inside"):
         async with gate:

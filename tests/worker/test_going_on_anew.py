@@ -44,7 +44,7 @@ async def maps_in_time() -> str:
     return "over"
 
 
-async def test_a_cancel_that_a_shield_kept_back_is_not_lost_when_the_run_goes_on_anew() -> None:
+async def test_a_cancel_that_a_shield_kept_back_is_not_lost_when_the_run_continues_as_new() -> None:
     async with Environment([goes_on_shielded], stubs={work: takes("1h", 1)}) as env:
         run = await env.client.start(goes_on_shielded, 1)
         await env.skip("5m")
@@ -53,7 +53,7 @@ async def test_a_cancel_that_a_shield_kept_back_is_not_lost_when_the_run_goes_on
             await run.result(timeout="10h")
 
 
-async def test_a_body_that_catches_everything_goes_on_anew_all_the_same() -> None:
+async def test_a_body_that_catches_every_exception_can_continue_as_new() -> None:
     async with Environment([catches_everything]) as env:
         run = await env.client.start(catches_everything, 1)
         assert await run.result() == "went on"

@@ -14,7 +14,7 @@ PATIENCE = 60
 
 
 class Group:
-    """A writer whose store answers as the test says: what was sent together, and what each item was told."""
+    """A writer whose store answers as the test says; notes what was sent together and each item's answer."""
 
     def __init__(self, answer: Callable[[Sequence[str]], list[Answer]]) -> None:
         self.lease = Lease(SystemClock(), 3_600_000_000)
@@ -73,7 +73,7 @@ async def test_a_group_that_fails_is_halved_down_to_the_one_that_can_never_be_st
     assert group.sent == [[*"abxdefg"], [*"abx"], ["a"], [*"bx"], ["b"], ["x"], [*"defg"]]
 
 
-async def test_an_error_that_is_no_store_s_own_is_told_with_its_cause():
+async def test_an_error_from_outside_the_store_is_reported_with_its_cause():
     cause = ValueError("a value that nobody can write")
 
     def answer(items: Sequence[str]) -> list[Answer]:
@@ -102,7 +102,7 @@ async def test_a_write_that_fails_before_it_begins_is_answered_and_the_next_ones
     assert group.told == dict.fromkeys("abcd", True)
 
 
-async def test_however_many_fail_before_they_begin_each_is_answered():
+async def test_every_write_that_fails_before_it_begins_is_answered_however_many_there_are():
     def failing(items: Sequence[str]) -> Awaitable[Sequence[Answer]]:
         raise StoreError("never")
 
@@ -112,7 +112,7 @@ async def test_however_many_fail_before_they_begin_each_is_answered():
     assert len(group.told) == 512
 
 
-async def test_an_error_of_the_store_s_own_is_told_with_the_cause_that_it_had():
+async def test_an_error_of_the_store_is_reported_with_its_own_cause():
     cause = OSError("no space left")
     error = StoreError("never")
     error.__cause__ = cause
@@ -125,7 +125,7 @@ async def test_an_error_of_the_store_s_own_is_told_with_the_cause_that_it_had():
     assert (group.told["x"], error.__cause__) == (error, cause)
 
 
-async def test_one_that_is_told_alone_to_come_again_keeps_nobody_waiting(monkeypatch):
+async def test_an_item_that_is_sent_back_alone_keeps_no_other_waiting(monkeypatch):
     monkeypatch.setattr(commits, "_FIRST_PAUSE_ALONE", 0.0)
     tries = 0
 
@@ -140,7 +140,7 @@ async def test_one_that_is_told_alone_to_come_again_keeps_nobody_waiting(monkeyp
     assert group.sent == [[*"axb"], ["x"], ["x"]]
 
 
-async def test_it_waits_longer_each_time_and_afterwards_begins_anew(monkeypatch):
+async def test_an_item_sent_back_waits_longer_each_time_and_starts_over_after_a_success(monkeypatch):
     monkeypatch.setattr(commits, "_FIRST_PAUSE_ALONE", 0.001)
     monkeypatch.setattr(commits, "_LONGEST_PAUSE", 0.004)
     left = 0
@@ -164,14 +164,14 @@ async def test_it_waits_longer_each_time_and_afterwards_begins_anew(monkeypatch)
     assert ours == [0.001, 0.002, 0.004, 0.004] * 2
 
 
-async def test_what_is_left_when_the_lease_is_lost_is_refused_and_not_sent():
+async def test_items_left_when_the_lease_is_lost_are_refused_and_not_sent():
     group = Group(lambda items: [True] * len(items))
     group.lease.is_lost = True
     await group.write("ab")
     assert (group.sent, group.told) == ([], {"a": False, "b": False})
 
 
-async def test_nothing_is_sent_while_the_lease_has_lapsed():
+async def test_no_group_is_sent_while_the_lease_has_lapsed():
     group = Group(lambda items: [True] * len(items))
     group.lease.until = 0
     writing = asyncio.create_task(group.write("ab"))
@@ -184,7 +184,7 @@ async def test_nothing_is_sent_while_the_lease_has_lapsed():
     assert group.sent == [["a", "b"]]
 
 
-async def test_what_is_on_its_way_is_not_sent_again_when_the_lease_is_renewed():
+async def test_a_group_on_its_way_is_not_sent_again_when_the_lease_is_renewed():
     group = Group(lambda items: [True] * len(items))
     writing = asyncio.create_task(group.write("ab"))
     while not group.sent:
@@ -219,7 +219,7 @@ async def test_a_store_that_is_away_is_asked_less_and_less_often_until_it_is_bac
     assert [pause for pause in pauses if pause < 1] == [0.001, 0.002, 0.004, 0.004] * 2
 
 
-async def test_that_the_store_is_away_and_that_it_is_back_is_logged_once_each(monkeypatch, caplog):
+async def test_the_absence_and_the_return_of_the_store_are_logged_once_each(monkeypatch, caplog):
     monkeypatch.setattr(commits, "_FIRST_PAUSE", 0.001)
     left = 3
 
@@ -234,7 +234,7 @@ async def test_that_the_store_is_away_and_that_it_is_back_is_logged_once_each(mo
     assert caplog.messages == ["the store is away, 2 writes wait for it: gone", "the store is back"]
 
 
-async def test_a_store_that_is_away_gets_the_same_group_again_and_nobody_hears_of_it(monkeypatch):
+async def test_a_store_that_was_away_gets_the_same_group_again_and_no_writer_notices(monkeypatch):
     monkeypatch.setattr(commits, "_FIRST_PAUSE", 0.0)
     left = 2
 
@@ -251,7 +251,7 @@ async def test_a_store_that_is_away_gets_the_same_group_again_and_nobody_hears_o
     assert group.sent == [[*"ab"]] * 3
 
 
-async def test_what_is_added_alone_while_a_group_is_on_its_way_goes_out_in_the_next():
+async def test_an_item_added_as_alone_while_a_group_is_on_its_way_goes_out_next():
     group = Group(lambda items: [True] * len(items))
     for item in "ab":
         group.writer.add(item, group._tell, None, is_alone=True)
@@ -259,7 +259,7 @@ async def test_what_is_added_alone_while_a_group_is_on_its_way_goes_out_in_the_n
     assert group.sent == [["a"], ["b"]]
 
 
-async def test_whoever_waits_for_the_answers_goes_on_when_the_worker_forgets_what_is_queued():
+async def test_a_caller_that_awaits_answers_goes_on_when_the_writer_is_stopped():
     group = Group(lambda items: [True] * len(items))
     group.lease.until = 0
     writing = asyncio.create_task(group.write("ab"))
@@ -270,7 +270,7 @@ async def test_whoever_waits_for_the_answers_goes_on_when_the_worker_forgets_wha
     assert (group.sent, group.told) == ([], {})
 
 
-async def test_one_that_waits_alone_is_not_sent_when_the_worker_has_forgotten_it(monkeypatch):
+async def test_an_item_that_waits_to_be_sent_again_is_not_sent_after_the_writer_was_stopped(monkeypatch):
     group = Group(lambda items: [StoreAway("locked")])
     handles: list[asyncio.TimerHandle] = []
     loop = asyncio.get_running_loop()
@@ -285,7 +285,7 @@ async def test_one_that_waits_alone_is_not_sent_when_the_worker_has_forgotten_it
     assert [handle.cancelled() for handle in handles] == [True]
 
 
-async def test_more_than_a_group_may_hold_goes_out_in_several(monkeypatch):
+async def test_more_items_than_a_group_may_hold_go_out_in_several_groups(monkeypatch):
     monkeypatch.setattr(commits, "_BATCH", 3)
     group = Group(lambda items: [True] * len(items))
     await group.write("abcdefg")
@@ -293,7 +293,7 @@ async def test_more_than_a_group_may_hold_goes_out_in_several(monkeypatch):
     assert group.order == [*"abcdefg"]
 
 
-async def test_an_answer_that_comes_when_the_worker_has_forgotten_its_group_is_told_to_nobody():
+async def test_an_answer_that_comes_after_the_writer_was_stopped_is_dropped():
     group = Group(lambda items: [True] * len(items))
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))

@@ -17,7 +17,7 @@ from tests.worker.stage import ONCE, PATIENCE, SkippingClock, SkippingStore, fai
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])
-async def test_an_attempt_finds_what_the_failed_one_before_it_said_last(database_url, colour):
+async def test_an_attempt_finds_the_last_heartbeat_details_of_the_failed_one_before_it(database_url, colour):
     found: list[Any] = []
 
     def work() -> str:
@@ -46,7 +46,7 @@ async def test_an_attempt_finds_what_the_failed_one_before_it_said_last(database
     assert found == [None, {"page": 11}, {"page": 21}]
 
 
-async def test_an_attempt_that_says_nothing_passes_on_what_it_found(database_url):
+async def test_an_attempt_without_heartbeats_passes_on_the_details_it_found(database_url):
     found: list[Any] = []
 
     @step(retry=Retry(attempts=3, initial=0, jitter=0))
@@ -70,7 +70,7 @@ async def test_an_attempt_that_says_nothing_passes_on_what_it_found(database_url
 
 @pytest.mark.parametrize("timeout", [None, "1h"])
 @pytest.mark.parametrize("colour", ["async", "def"])
-async def test_so_does_an_attempt_of_an_item_of_a_map_and_no_other_item(database_url, colour, timeout):
+async def test_an_attempt_of_a_map_item_finds_the_details_of_that_item_and_of_no_other(database_url, colour, timeout):
     found: list[Any] = []
 
     def work(n: int) -> int:
@@ -100,7 +100,7 @@ async def test_so_does_an_attempt_of_an_item_of_a_map_and_no_other_item(database
 
 
 @pytest.mark.parametrize("is_mapped", [False, True])
-async def test_what_was_said_is_what_it_was_when_it_was_said(database_url, is_mapped):
+async def test_heartbeat_details_are_kept_as_they_were_at_the_call(database_url, is_mapped):
     found: list[Any] = []
 
     @step(retry=Retry(attempts=2, initial=0, jitter=0))
@@ -123,7 +123,7 @@ async def test_what_was_said_is_what_it_was_when_it_was_said(database_url, is_ma
     assert found == [None, {"pages": 1}]
 
 
-async def test_details_outlast_the_worker_that_heard_them(database_url):
+async def test_heartbeat_details_outlast_the_worker_that_received_them(database_url):
     found: list[Any] = []
 
     @step(retry=Retry(attempts=2, initial="1h", jitter=0))
@@ -148,7 +148,7 @@ async def test_details_outlast_the_worker_that_heard_them(database_url):
     assert found == [None, [1, 2]]
 
 
-async def test_details_that_can_not_be_stored_are_the_steps_error(database_url):
+async def test_heartbeat_details_that_can_not_be_stored_are_an_error_of_the_step(database_url):
     @step(retry=ONCE)
     async def odd() -> None:
         current_step().heartbeat(object())
@@ -167,7 +167,7 @@ class Place(Enum):
     FIRST = 1
 
 
-async def test_details_that_can_t_be_read_any_more_block_the_run(database_url, monkeypatch):
+async def test_heartbeat_details_that_can_no_longer_be_read_block_the_run(database_url, monkeypatch):
     @step(retry=Retry(attempts=2, initial="5s", jitter=0))
     async def halting() -> str:
         me = current_step()
@@ -288,7 +288,7 @@ async def test_a_timer_that_is_due_while_a_heartbeat_is_being_written_fires_afte
         await store.close()
 
 
-async def test_a_heartbeat_while_a_turn_is_being_committed_writes_nothing_for_the_turn_is_progress_too(database_url):
+async def test_a_heartbeat_while_a_turn_is_being_committed_writes_nothing(database_url):
     beat, beaten, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     @step

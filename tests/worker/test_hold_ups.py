@@ -68,7 +68,7 @@ async def test_no_step_begins_while_the_lease_has_lapsed_and_it_begins_when_it_i
 async def test_a_run_whose_step_was_given_up_while_it_was_held_up_is_written_once_when_the_lease_is_renewed(
     database_url, begun
 ):
-    """The turn that gave it up is on its way then, and says what the run waits for."""
+    """The turn that gave the step up is under way then, and records what the run waits for."""
 
     @step
     async def first() -> None:
@@ -303,7 +303,9 @@ async def test_a_step_whose_middleware_outlasted_the_lease_begins_when_it_is_ren
     await store.close()
 
 
-async def test_what_was_asked_by_a_turn_in_whose_commit_a_pause_came_begins_on_resume(database_url, two_steps, begun):
+async def test_a_step_asked_for_by_a_turn_during_whose_commit_a_pause_came_begins_on_resume(
+    database_url, two_steps, begun
+):
     store = Slow(database_url)
     store.rows.set()
     await store.open()
@@ -325,8 +327,8 @@ async def _is_given_back(on, run) -> bool:
     return (await on.record(run)).owner is None
 
 
-async def test_a_run_in_a_short_sleep_takes_no_place_among_the_busy(database_url):
-    """It never wakes here: no alarm rings."""
+async def test_a_run_in_a_short_sleep_takes_none_of_the_concurrency(database_url):
+    """The run never wakes: no alarm rings in this test."""
 
     @workflow
     async def sleepy() -> None:

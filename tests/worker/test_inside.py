@@ -69,7 +69,7 @@ async def test_a_connection_that_came_after_the_lease_had_lapsed_is_given_back()
     assert waiting.loan is lender.lent[-1]
 
 
-async def test_an_attempt_whose_run_is_lost_meanwhile_does_not_begin():
+async def test_an_attempt_whose_run_was_lost_in_the_meantime_does_not_begin():
     lender, waiting = Lender(lapses=10**6), attempt()
     asyncio.get_running_loop().call_later(0.01, setattr, waiting, "is_settled", True)
     with pytest.raises(asyncio.CancelledError):
@@ -78,7 +78,7 @@ async def test_an_attempt_whose_run_is_lost_meanwhile_does_not_begin():
     assert all(loan.is_ended for loan in lender.lent)
 
 
-async def test_a_transaction_that_does_not_happen_comes_after_longer_pauses_until_one_has():
+async def test_a_transaction_that_fails_to_commit_is_tried_after_longer_and_longer_pauses():
     pauses, lender = [], Lender(lapses=0)
     fates = [*[Undone("the disk is full")] * 9, True, Undone("the disk is full")]
     serving = inside(lender, pauses)

@@ -18,7 +18,7 @@ from tests.worker.stage import PATIENCE, SkippingStore, stage, until
 
 
 class Deaf(SkippingStore):
-    """A store that never says that something has come, as if all of it came from elsewhere and no word got through."""
+    """A store that never sends news, as if every message came from another host whose news were lost."""
 
     def subscribe(self, callback: Callable[[], None], to: News = News.ANY) -> Callable[[], None]:
         return lambda: None
@@ -60,7 +60,7 @@ async def test_a_signal_sent_in_time_wins_over_the_timeout_of_its_wait(database_
     assert await outcome(database_url, listening, "go") == "in time"
 
 
-async def test_it_wins_over_a_timeout_around_the_wait_too(database_url):
+async def test_a_signal_sent_in_time_wins_over_a_timeout_around_its_wait(database_url):
     assert await outcome(database_url, listening_within, "other", "go") == "in time"
 
 
@@ -104,7 +104,7 @@ async def hearing_soon() -> list[str]:
 
 
 class Stale(SkippingStore):
-    """A store of which an answer comes late: it still has what a turn has taken meanwhile."""
+    """A store with a late answer: it still holds a message that a turn has taken in the meantime."""
 
     late: tuple[Message, ...] = ()
 
@@ -114,7 +114,7 @@ class Stale(SkippingStore):
         return [*late, *found]
 
 
-async def test_a_message_that_a_late_answer_has_still_is_not_taken_twice(database_url):
+async def test_a_message_that_is_still_in_a_late_answer_is_not_taken_twice(database_url):
     async with stage(database_url) as on:
         store = Stale(database_url, on.clock)
         await store.open()
@@ -132,7 +132,7 @@ async def test_a_message_that_a_late_answer_has_still_is_not_taken_twice(databas
         await store.close()
 
 
-async def test_without_a_signal_the_timeout_comes(database_url):
+async def test_a_wait_without_a_signal_times_out(database_url):
     assert await outcome(database_url, listening) == "late"
 
 
@@ -145,7 +145,7 @@ async def hearing_both() -> list[str]:
 
 
 class Slow(Deaf):
-    """A store of which an answer is long on its way: what happens meanwhile is not in it."""
+    """A store with a slow answer: what happens in the meantime is not in it."""
 
     meanwhile: Callable[[], Awaitable[None]] | None = None
 
@@ -157,8 +157,8 @@ class Slow(Deaf):
         return found
 
 
-async def test_a_look_is_no_excuse_for_a_timer_that_was_due_after_it(database_url):
-    """Its answer comes late, as to a worker whose loop a body blocks; what was sent meanwhile wins all the same."""
+async def test_a_look_at_the_inbox_lets_no_timer_fire_that_became_due_after_it(database_url):
+    """The answer comes late, as when a body blocks the loop; a message sent in the meantime still wins."""
     async with stage(database_url) as on:
         deaf, slow = Deaf(database_url, on.clock), Slow(database_url, on.clock)
         await deaf.open()

@@ -21,7 +21,7 @@ from tests.worker.samples import ready
 from tests.worker.stage import LATER, PATIENCE, Stalling, stage, until
 
 SHORT = "6s"
-"""Renewed soon enough to be waited for, and long enough for a machine that stands still for a while."""
+"""Short enough for tests to wait for a renewal, long enough for a machine that stalls for a while."""
 
 
 async def test_renewals_are_seen_by_others(database_url):
@@ -38,7 +38,7 @@ async def test_renewals_are_seen_by_others(database_url):
         assert renewed.lease_until > first.lease_until
 
 
-async def test_whatever_keeps_a_lease_from_being_renewed_it_is_tried_again(database_url, caplog):
+async def test_a_renewal_that_fails_for_any_reason_is_tried_again(database_url, caplog):
     tried = 0
 
     class Broken(SqliteStore):
@@ -86,7 +86,7 @@ async def test_a_lease_is_renewed_while_a_step_blocks_the_loop(database_url):
     assert None not in renewals
 
 
-async def test_a_claim_sets_the_clock_right_as_a_renewal_does(database_url):
+async def test_a_claim_corrects_the_clock_as_a_renewal_does(database_url):
     ahead = [0]
     store = SqliteStore(
         database_url.removeprefix("sqlite:///"), database_url, "default", clock=lambda: host_clock() + ahead[0]
@@ -140,7 +140,7 @@ def test_a_lease_lasts_from_when_its_renewal_was_asked_for():
     assert not lease.holds()
 
 
-async def test_nothing_is_sent_while_the_lease_has_lapsed_and_all_of_it_when_it_is_renewed():
+async def test_turns_wait_while_the_lease_has_lapsed_and_are_sent_when_it_is_renewed():
     clock = Standing()
     lease = Lease(clock, 10)
     written = Written(lease)
@@ -152,7 +152,7 @@ async def test_nothing_is_sent_while_the_lease_has_lapsed_and_all_of_it_when_it_
     assert (written.sent, written.told) == (["a turn"], [True])
 
 
-async def test_what_is_to_be_sent_when_the_lease_is_lost_is_refused_unsent():
+async def test_a_turn_that_waits_when_the_lease_is_lost_is_refused_without_being_sent():
     lease = Lease(Standing(), 10)
     lease.renewed(0)
     lease.is_lost = True
@@ -193,7 +193,7 @@ async def test_the_lease_of_a_worker_whose_loop_does_not_turn_is_left_to_end(dat
     assert renewals == 0
 
 
-def test_a_stall_that_a_healthy_loop_would_be_blamed_for_is_refused():
+def test_a_stall_limit_below_two_seconds_is_refused():
     with pytest.raises(DefinitionError, match=r"Worker\(stall='1s'\): expected at least 2s"):
         Worker("sqlite:///:memory:", workflows=[ready], stall="1s")
     Worker("sqlite:///:memory:", workflows=[ready], stall="2s")

@@ -1,4 +1,4 @@
-"""Steps that go on although their run was cancelled: they are told of, and nobody waits for their place."""
+"""Steps that go on although their run was cancelled: they are reported, and their place becomes free."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_the_place_of_a_cancelled_run_s_step_is_free_after_a_while(databas
     assert run.id in told[0]
 
 
-async def test_an_async_step_that_swallows_its_cancel_is_told_of(database_url, caplog):
+async def test_an_async_step_that_swallows_its_cancel_is_reported(database_url, caplog):
     begun, is_over = asyncio.Event(), asyncio.Event()
 
     @step
@@ -84,7 +84,7 @@ async def test_an_async_step_that_swallows_its_cancel_is_told_of(database_url, c
     assert run.id in caplog.text
 
 
-async def test_a_step_that_ends_soon_after_its_run_was_cancelled_is_not_told_of(database_url, caplog):
+async def test_a_step_that_ends_soon_after_its_run_was_cancelled_is_not_reported(database_url, caplog):
     begun, is_over = threading.Event(), threading.Event()
 
     @step
@@ -154,7 +154,7 @@ async def chatting() -> None:
     await chat()
 
 
-async def test_a_transaction_past_its_timeout_takes_along_what_it_has_sent(file):
+async def test_a_transaction_past_its_timeout_sends_nothing(file):
     begun, go_on, is_over = threading.Event(), threading.Event(), threading.Event()
 
     @step(transaction=True, timeout="5s", retry=ONCE)
@@ -185,7 +185,7 @@ async def test_a_transaction_past_its_timeout_takes_along_what_it_has_sent(file)
         assert await run.value("state") == "given up"
 
 
-async def test_what_a_timed_out_step_has_left_running_sends_nothing(database_url):
+async def test_a_task_that_a_timed_out_step_left_running_sends_nothing(database_url):
     go_on, is_over = asyncio.Event(), asyncio.Event()
     left: list[asyncio.Task[None]] = []
 

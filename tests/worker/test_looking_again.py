@@ -56,7 +56,7 @@ def lasting() -> tuple[Workflow[[], None], asyncio.Event]:
     return long, released
 
 
-async def test_it_looks_again_when_those_who_stood_in_line_have_left_at_once(database_url):
+async def test_a_worker_looks_again_when_the_runs_that_waited_for_a_place_have_ended_at_once(database_url):
     long, released = lasting()
 
     @workflow
@@ -102,9 +102,7 @@ class Told(SkippingStore):
         return await super().read_inbox(*args, **given)
 
 
-async def test_what_comes_in_the_middle_of_a_backlog_is_read_before_the_rest_of_that_is_claimed(
-    database_url, monkeypatch
-):
+async def test_a_message_that_comes_amid_a_backlog_is_read_before_the_rest_of_it_is_claimed(database_url, monkeypatch):
     monkeypatch.setattr(claiming, "_CLAIM", 1)
 
     @workflow
@@ -134,7 +132,7 @@ async def test_what_comes_in_the_middle_of_a_backlog_is_read_before_the_rest_of_
         await store.close()
 
 
-async def test_it_hears_of_what_a_transactional_step_has_started_in_memory():
+async def test_a_worker_on_a_store_in_memory_hears_of_a_run_started_by_a_transactional_step():
     """There is no file to watch there, and the end of the step's own run concerns no worker."""
     store = open_store("sqlite:///:memory:")
     long, released = lasting()

@@ -58,7 +58,7 @@ async def test_a_worker_that_lost_its_lease_drops_its_runs_and_cancels_their_ste
         assert await run.result(PATIENCE) == 2
 
 
-async def test_a_def_step_of_a_lost_run_is_told(database_url):
+async def test_a_def_step_of_a_lost_run_sees_that_it_is_cancelled(database_url):
     begun: list[int] = []
     told = threading.Event()
     stays = stubborn(begun, told)
@@ -75,7 +75,7 @@ async def test_a_def_step_of_a_lost_run_is_told(database_url):
         assert await run.result(PATIENCE) == 2
 
 
-async def test_a_def_step_of_a_lost_run_is_told_by_its_next_heartbeat(database_url):
+async def test_a_def_step_of_a_lost_run_learns_it_from_its_next_heartbeat(database_url):
     told: list[LeaseLost] = []
     begun: list[int] = []
 
@@ -183,7 +183,7 @@ async def test_runs_that_are_lost_together_are_one_line_in_the_log(database_url,
     told = [record.getMessage() for record in caplog.records if "taken over" in record.message]
     assert len(told) < 5
     assert sum(int(line.split()[0]) for line in told if "runs were taken over" in line) >= 16
-    # A few of them by name, however many there are.
+    # The line names only a few of the runs.
     assert max(sum(run.id in line for run in runs) for line in told) == 5
 
 
@@ -204,7 +204,7 @@ async def test_a_parked_run_survives_a_lost_lease_without_a_crash(database_url):
         assert (await on.record(run)).crashes == 0
 
 
-async def test_a_run_found_only_waiting_after_a_takeover_is_innocent(database_url):
+async def test_a_run_that_only_waited_at_a_takeover_counts_no_crash(database_url):
     @workflow
     async def body() -> str:
         await nothing()
@@ -228,8 +228,8 @@ async def test_a_run_found_only_waiting_after_a_takeover_is_innocent(database_ur
         assert await run.result(PATIENCE) == "woke"
 
 
-async def test_a_worker_that_claims_again_what_it_was_reaped_of_goes_on_with_it(database_url):
-    """A machine that was suspended: its lease holds by its own clock, and it hears of nothing before it claims."""
+async def test_a_worker_that_claims_a_run_again_after_it_was_reaped_goes_on_with_it(database_url):
+    """As on a machine that was suspended: by its own clock the lease holds, and only the claim tells it otherwise."""
     gates = [asyncio.Event(), asyncio.Event()]
     begun: list[int] = []
 
@@ -260,7 +260,7 @@ async def test_a_worker_that_claims_again_what_it_was_reaped_of_goes_on_with_it(
 
 
 async def test_a_worker_that_was_reaped_claims_nothing_before_it_has_registered_anew(database_url):
-    """Its lease holds by its own clock: nobody but the store can tell it."""
+    """By the worker's own clock its lease holds: only the store can tell it otherwise."""
     claims: list[tuple[str, int]] = []
 
     class Watched(SkippingStore):

@@ -95,8 +95,8 @@ async def test_a_worker_that_cannot_read_an_event_leaves_it_to_one_that_can(url,
         assert (found.events, found.waits) == ((), ())
 
 
-async def test_a_wait_that_comes_when_the_event_was_looked_at_is_left_to_whoever_can_read_it(url):
-    """Nobody looks at that event again for its own sake: to call the wait looked at would lose it."""
+async def test_a_wait_registered_after_its_event_was_seen_is_left_to_a_worker_that_can_read_the_event(url):
+    """The event is not looked at again by itself: marking the wait as looked at would lose it."""
     async with on_stage(url) as stage:
         await publish(stage, SEALING, {"order": 1})
         seeing = matchmaker(stage, SEALING)
@@ -135,7 +135,7 @@ async def test_waits_of_a_run_that_are_all_new_get_the_oldest_events_in_order(ur
         assert found == [(1, b"1"), (2, b"2")]
 
 
-async def test_a_wait_that_nobody_has_looked_at_overtakes_no_older_one_of_its_run(url):
+async def test_a_wait_not_yet_matched_overtakes_no_older_wait_of_its_run(url):
     async with on_stage(url) as stage:
         worker = matchmaker(stage, PLAIN)
         run = await stage.held()
@@ -152,7 +152,7 @@ async def test_a_wait_that_nobody_has_looked_at_overtakes_no_older_one_of_its_ru
         assert found == [(1, b"1"), (2, b"2"), (3, b"3")]
 
 
-async def test_a_run_with_nothing_older_to_get_keeps_no_other_from_what_is_older(url):
+async def test_a_run_that_has_taken_the_older_events_keeps_no_other_run_from_them(url):
     async with on_stage(url) as stage:
         worker = matchmaker(stage, PLAIN)
         served, late = await stage.held(), await stage.held()
@@ -220,7 +220,7 @@ class Interrupted:
 
 
 async def test_a_wait_that_was_given_up_while_it_was_looked_at_hides_no_event_from_the_next(url):
-    """It lost a race, say. The event is old by then: nobody would look at it again for its own sake."""
+    """The wait lost a race, say. The event is old by then and would not be looked at again by itself."""
     async with on_stage(url) as stage:
         an_hour_ago = SystemClock().now() - 3600 * SECOND
         await stage.store.register_worker("one", [LANE], LEASE)
@@ -243,7 +243,7 @@ async def test_a_wait_that_was_given_up_while_it_was_looked_at_hides_no_event_fr
         assert len(await got(stage)) == 1
 
 
-async def test_a_wait_that_asks_for_nothing_in_it_gets_it_from_any_worker(url):
+async def test_a_wait_without_a_match_gets_an_event_even_from_a_worker_that_can_not_read_it(url):
     async with on_stage(url) as stage:
         await wait_for_paid(stage, match=None)
         await publish(stage, SEALING, {"order": 1})
@@ -251,7 +251,7 @@ async def test_a_wait_that_asks_for_nothing_in_it_gets_it_from_any_worker(url):
         assert len(await got(stage)) == 1
 
 
-async def test_what_it_cannot_read_keeps_it_from_nothing_that_comes_behind(url):
+async def test_events_that_a_worker_can_not_read_keep_it_from_no_later_event(url):
     async with on_stage(url) as stage:
         await wait_for_paid(stage)
         for number in range(250):
@@ -265,7 +265,7 @@ async def test_what_it_cannot_read_keeps_it_from_nothing_that_comes_behind(url):
         assert [PLAIN.open(payload) for payload in await got(stage)] == [b'{"order":1}']
 
 
-async def test_what_was_passed_by_is_looked_at_anew_after_a_while(url):
+async def test_an_event_that_was_passed_over_is_looked_at_again_after_a_while(url):
     async with on_stage(url) as stage:
         clock = SkippingClock()
         codec = Codec()
@@ -328,7 +328,7 @@ async def test_a_wait_for_what_is_nested_too_deeply_to_be_read_keeps_nobody_from
 
 
 @pytest.mark.parametrize("method", ["find_waits", "find_events"], ids=["of an event", "of a wait"])
-async def test_matching_that_fails_leaves_that_one_and_goes_on_with_the_others(
+async def test_a_match_that_fails_leaves_that_event_and_goes_on_with_the_others(
     database_url, monkeypatch, caplog, method
 ):
     async with on_stage(database_url) as stage:
@@ -359,7 +359,7 @@ async def test_matching_that_fails_leaves_that_one_and_goes_on_with_the_others(
         assert (found.events, found.waits) == ((), ())
 
 
-async def test_the_next_wait_of_a_run_does_not_walk_what_it_has_taken(url, monkeypatch):
+async def test_the_next_wait_of_a_run_does_not_walk_the_events_that_the_run_has_taken(url, monkeypatch):
     async with on_stage(url) as stage:
         find_events = stage.store.find_events
         walked: list[Any] = []

@@ -12,7 +12,7 @@ from tests.worker.stage import PATIENCE, stage, until
 
 
 async def test_a_cancel_that_comes_while_the_wait_is_being_written_wakes_the_run(database_url):
-    """Nothing else would: no alarm rings here."""
+    """Nothing else would wake the run: no alarm rings in this test."""
 
     @workflow
     async def body() -> None:
@@ -96,7 +96,7 @@ async def test_a_run_that_is_being_given_back_to_a_pause_gets_no_turn_although_i
 
 
 async def test_a_message_that_comes_while_a_long_wait_is_being_written_is_taken_once(database_url):
-    """The run is parked then, and the message comes again with the claim that it brings about."""
+    """The run is parked then, and the message comes again with the claim that it causes."""
 
     @workflow
     async def patient() -> list[str]:

@@ -1,4 +1,4 @@
-"""What came while nobody had the run is taken in by the time at which it was sent or due."""
+"""Messages and timers that came while no worker had the run are taken in by the time they were sent or due."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def result_of(url: str, body: Workflow[[], str], send, *, is_in_time: bool
 
 
 @pytest.mark.parametrize("is_written", [True, False])
-async def test_a_run_whose_last_timer_was_due_before_its_deadline_completes_however_late_the_wake(
+async def test_a_run_whose_last_timer_is_due_before_its_deadline_completes_however_late_the_wake(
     database_url, is_written
 ):
     @workflow
@@ -72,7 +72,7 @@ async def test_a_run_whose_last_timer_was_due_before_its_deadline_completes_howe
             assert await run.result(PATIENCE) == "in time"
 
 
-async def test_a_cancel_that_was_sent_behind_a_timer_comes_behind_it_however_late_the_wake(database_url):
+async def test_a_cancel_sent_after_a_timer_was_due_comes_after_it_however_late_the_wake(database_url):
     @workflow
     async def body() -> str:
         try:
@@ -100,7 +100,7 @@ async def test_a_signal_sent_after_the_timeout_of_a_run_that_had_only_begun_is_l
     assert await result_of(database_url, told_at_first, signal, is_in_time=False) == "late"
 
 
-async def test_a_signal_sent_before_it_is_in_time_however_late_the_worker_comes(database_url):
+async def test_a_signal_sent_before_the_timeout_is_in_time_however_late_the_worker_comes(database_url):
     assert await result_of(database_url, told_at_first, signal, is_in_time=True) == "in time"
 
 

@@ -68,7 +68,7 @@ async def test_middleware_of_either_colour_wraps_steps_of_either_colour(database
     assert log == ["m enters slow", "m leaves slow", "m enters quick", "m leaves quick"]
 
 
-async def test_the_first_given_is_the_outermost(database_url):
+async def test_the_first_middleware_given_is_the_outermost(database_url):
     log = Log()
 
     @workflow

@@ -17,7 +17,7 @@ async def body() -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "leave"])
-def test_it_is_stopped_from_any_thread(database_url, how):
+def test_a_worker_can_be_stopped_from_any_thread(database_url, how):
     worker = Worker(database_url, workflows=[body])
     begun = threading.Event()
 

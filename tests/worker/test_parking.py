@@ -63,7 +63,7 @@ async def test_the_oldest_bodies_are_forgotten_first(database_url):
         for name in ("a", "b", "c"):
             runs.append(await on.client.start(body, name))
             await parked(on, runs[-1])
-        # Nothing of them is due: the next wake-ups come for all at once, and only "a" is rebuilt for it.
+        # None of the runs is due: all of them wake at once next time, and only "a" has to be rebuilt.
         lives.began.clear()
         on.skip("31d")
         for run in runs:
@@ -111,7 +111,7 @@ async def test_a_parked_body_is_discarded_when_another_worker_went_on(database_u
         assert lives.began == ["one", "one"]
         gate.set()
         on.skip("31d")
-        # The first worker's body is a step behind: it is put away, and a third one rebuilt.
+        # The first worker's body is one step behind: it is put away, and a third body is rebuilt.
         assert await run.result(PATIENCE) == "one"
         assert lives.began == ["one", "one", "one"]
 

@@ -1,4 +1,4 @@
-"""A pause beside what may come meanwhile: cancels, timers, a word that it is over."""
+"""A pause, and what may come during it: cancels, timers, signals, the resume."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_a_pausing_run_with_a_step_in_flight_that_is_cancelled_cleans_up_t
             await run.result(timeout="2h")
 
 
-async def test_a_step_in_flight_ends_in_a_pause_is_recorded_there_and_delivered_on_resume() -> None:
+async def test_the_result_of_a_step_that_ends_in_a_pause_is_recorded_there_and_delivered_on_resume() -> None:
     async with Environment([sleeps_beside_work], stubs={long_work: takes("1h", "worked")}) as env:
         run = await env.client.start(sleeps_beside_work)
         await env.skip("1s")
@@ -120,7 +120,7 @@ async def test_a_deadline_is_met_in_a_pause_although_a_step_is_in_flight_and_a_t
         assert (await run.wait(), env.now - begun) == ("failed", timedelta(hours=1))
 
 
-async def test_a_timer_of_a_cleanup_behind_the_deadline_waits_in_a_pause() -> None:
+async def test_a_timer_of_a_cleanup_after_the_deadline_waits_in_a_pause() -> None:
     async with Environment([cleans_up_beside_work], stubs={long_work: takes("9h", "worked")}) as env:
         run = await env.client.start(cleans_up_beside_work)
         await env.skip("3601s")

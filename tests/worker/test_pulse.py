@@ -111,7 +111,7 @@ def test_a_lease_is_not_shortened_by_an_answer_that_was_overtaken():
     assert lease.until == 5 + LENGTH
 
 
-def test_a_worker_whose_own_lease_has_lapsed_ends_nobody_else_s():
+def test_a_worker_whose_own_lease_has_lapsed_reaps_no_other_worker():
     clock = Standing()
     lease = Lease(clock, LENGTH)
     assert not lease.may_reap()
@@ -121,7 +121,7 @@ def test_a_worker_whose_own_lease_has_lapsed_ends_nobody_else_s():
     assert not lease.may_reap()
 
 
-def test_after_an_outage_others_get_the_time_of_a_renewal_to_come_back():
+def test_after_an_outage_other_workers_get_the_time_of_a_renewal_before_they_are_reaped():
     clock = Standing()
     lease = Lease(clock, LENGTH)
     lease.renewed(0)
@@ -163,7 +163,7 @@ async def test_a_worker_reaps_when_its_own_lease_holds_and_not_before(database_u
             assert reaped.is_set() is is_held
 
 
-async def test_what_can_t_be_renewed_is_tried_again_soon_while_the_lease_holds_and_less_often_then(database_url):
+async def test_a_failed_renewal_is_tried_again_soon_while_the_lease_holds_and_less_often_afterwards(database_url):
     async with watching(database_url) as watch:
         watch.pulse._renew(0)
         watch.store.is_away = True
@@ -183,14 +183,14 @@ async def test_a_renewal_counts_from_when_it_was_asked_for_however_long_its_answ
         await until(lambda: watch.told == ["renewed"])
 
 
-async def test_a_renewal_sets_the_clock_right(database_url):
+async def test_a_renewal_corrects_the_clock(database_url):
     async with watching(database_url) as watch:
         watch.store.ahead = LATER
         watch.pulse._renew(0)
         assert watch.clock.now() - host_clock() > LATER // 2
 
 
-async def test_a_lease_that_is_somebody_s_no_more_is_lost_at_once(database_url):
+async def test_a_lease_that_another_worker_has_reaped_is_lost_at_once(database_url):
     async with watching(database_url) as watch:
         watch.pulse._renew(0)
         await watch.store.reap_workers("somebody", now=host_clock() + LATER)
@@ -199,7 +199,7 @@ async def test_a_lease_that_is_somebody_s_no_more_is_lost_at_once(database_url):
         await until(lambda: watch.told == ["renewed", "lost"])
 
 
-async def test_that_a_lease_can_t_be_renewed_and_that_it_can_again_is_logged_once_each(database_url, caplog):
+async def test_a_failed_renewal_and_the_next_successful_one_are_logged_once_each(database_url, caplog):
     async with watching(database_url) as watch:
         for is_away in (True, True, False, False):
             watch.store.is_away = is_away
@@ -223,7 +223,7 @@ async def test_a_body_that_blocks_is_reported_once_and_the_next_one_again(databa
         ]
 
 
-async def test_the_loop_is_asked_again_and_again_whether_it_turns(database_url):
+async def test_the_pulse_keeps_asking_whether_the_loop_turns(database_url):
     async with watching(database_url) as watch:
         for at in (2_000_000, 4_000_000):
             watch.clock.at = at
@@ -248,7 +248,7 @@ async def test_a_loop_that_does_not_answer_is_reported_once_and_the_next_time_ag
         ]
 
 
-async def test_a_loop_that_a_body_blocks_is_that_body_s_to_be_reported(database_url, caplog):
+async def test_a_loop_that_a_body_blocks_is_not_reported_beside_that_body(database_url, caplog):
     async with watching(database_url) as watch:
         watch.clock.at += 2_000_000
         watch.pulse._ask_loop()
@@ -258,7 +258,7 @@ async def test_a_loop_that_a_body_blocks_is_that_body_s_to_be_reported(database_
         assert caplog.messages == []
 
 
-async def test_whoever_gives_up_waiting_for_its_end_leaves_no_thread_behind(database_url):
+async def test_giving_up_the_wait_for_the_end_of_a_pulse_leaves_no_thread_behind(database_url):
     async with watching(database_url) as watch:
         before = {*threading.enumerate()}
         watch.pulse.start()
@@ -290,7 +290,7 @@ class Littered(SqliteStore):
         return await super().reap_workers(worker_id, now=now)
 
 
-async def test_a_sweep_that_takes_long_keeps_no_dead_worker_s_runs_waiting(database_url, monkeypatch):
+async def test_a_long_sweep_does_not_delay_the_takeover_of_a_dead_worker_s_runs(database_url, monkeypatch):
     monkeypatch.setattr(upkeep, "_SWEEP_EVERY", 1)
     monkeypatch.setattr(upkeep, "_REAP_EVERY", 0.01)
     store = Littered(database_url)

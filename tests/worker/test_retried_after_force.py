@@ -52,20 +52,20 @@ async def cancelled_and_retried(on: Any, body: Any) -> AsyncRun[str]:
     return again
 
 
-async def test_what_a_run_has_done_behind_a_failure_that_it_caught_is_not_done_again(database_url):
+async def test_steps_done_after_a_caught_failure_are_not_executed_again(database_url):
     done.clear()
     async with stage(database_url, catches) as on:
         await cancelled_and_retried(on, catches)
     assert done == ["behind the failure"]
 
 
-async def test_what_a_run_has_emitted_is_not_emitted_again(database_url):
+async def test_items_that_a_run_has_emitted_are_not_emitted_again(database_url):
     async with stage(database_url, tells) as on:
         again = await cancelled_and_retried(on, tells)
         assert [item.value async for item in again.stream("news", type=str)] == ["once"]
 
 
-async def test_a_step_that_was_in_flight_is_asked_anew(database_url):
+async def test_a_step_that_was_in_flight_is_executed_again(database_url):
     begun: list[int] = []
 
     @step
@@ -117,7 +117,7 @@ async def test_a_run_that_waited_for_its_next_try_goes_on_from_the_failure_that_
     assert done == ["behind the failure"]
 
 
-async def test_a_run_that_was_blocked_is_not_held_to_what_it_asked_for_last(database_url):
+async def test_a_run_that_was_blocked_may_ask_for_another_step_than_its_last_one(database_url):
     @workflow(name="order")
     async def before() -> str:
         await deed("before")

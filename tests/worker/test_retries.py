@@ -20,7 +20,7 @@ class Flaky(Exception):
 
 
 class Broken(Flaky):
-    """One that is not."""
+    """An error not worth another try."""
 
 
 async def finish(on: Stage, run, *, skip: str = "1h"):
@@ -153,14 +153,14 @@ async def test_no_attempt_comes_before_its_time(database_url):
     assert attempts == [1, 2]
 
 
-async def test_on_lists_what_is_worth_another_try(database_url):
+async def test_only_the_errors_listed_in_on_are_tried_again(database_url):
     body, attempts = failing(Retry(attempts=3, initial=0, on=(ValueError,)))
     async with stage(database_url, body) as on:
         await (await on.client.start(body)).wait(PATIENCE)
     assert attempts == [1]
 
 
-async def test_unless_lists_what_is_not(database_url):
+async def test_the_errors_listed_in_unless_are_not_tried_again(database_url):
     body, attempts = failing(Retry(attempts=3, initial=0, on=(Flaky,), unless=(Broken,)), Broken)
     async with stage(database_url, body) as on:
         await (await on.client.start(body)).wait(PATIENCE)
@@ -188,7 +188,7 @@ async def test_retry_after_counts_as_an_attempt(database_url):
     assert attempts == [1, 2, 3]
 
 
-async def test_within_ends_the_tries(database_url):
+async def test_the_time_given_by_within_ends_the_tries(database_url):
     body, attempts = failing(Retry(attempts=None, initial="20m", kind="fixed", jitter=0, within="1h"))
     async with stage(database_url, body) as on:
         run = await finish(on, await on.client.start(body), skip="21m")
@@ -226,7 +226,7 @@ async def test_within_does_not_count_the_time_in_line_for_a_thread(database_url)
         assert await run.result(PATIENCE) == "at last"
 
 
-async def test_without_a_number_of_attempts_there_is_no_end(database_url):
+async def test_a_policy_without_a_number_of_attempts_tries_without_end(database_url):
     attempts: list[int] = []
 
     @step(retry=Retry(attempts=None, initial=0, jitter=0))
@@ -272,7 +272,7 @@ async def test_another_worker_does_not_try_again_before_the_time(database_url):
 
 
 async def test_sleeps_do_not_use_up_attempts(database_url):
-    """Only errors count: a run that is claimed again and again for its timers has all its tries."""
+    """Only errors use up attempts: a run that is claimed again and again for its timers keeps all of them."""
 
     @step(retry=Retry(attempts=1))
     async def once() -> int:

@@ -1,4 +1,4 @@
-"""`holdfast.run`: which names are its own, which are the workflow's, and what is said where that can't be told."""
+"""`holdfast.run`: which names are its own options, which are the workflow's, and the error where both have one."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ async def card_of(card: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["key", "url"])
-def test_a_name_that_is_its_own_and_the_workflow_s_is_refused(database_url, monkeypatch, name):
-    """Taken for its own the workflow would run without it, and a type checker takes it for the workflow's."""
+def test_an_argument_named_like_an_option_of_run_is_refused(database_url, monkeypatch, name):
+    """As an option it would be missing from the workflow's arguments, where a type checker expects it."""
     monkeypatch.setenv("HOLDFAST_URL", database_url)
     with pytest.raises(BadArguments, match=rf"{name}= is an option of holdfast.run\(\) and a parameter"):
         holdfast.run(fetch, **{name: database_url})
@@ -33,14 +33,14 @@ def test_a_name_that_is_its_own_and_the_workflow_s_is_refused(database_url, monk
         assert list(client.runs()) == []
 
 
-def test_such_an_argument_may_be_given_by_position_and_such_a_key_as_an_option(database_url, monkeypatch):
+def test_an_argument_named_like_an_option_may_be_given_by_position_and_the_key_by_options(database_url, monkeypatch):
     monkeypatch.setenv("HOLDFAST_URL", database_url)
     assert holdfast.run(fetch.options(key="one"), "http://example.com", "two") == "http://example.com two"
     with Client(database_url) as client:
         assert client.get_run(fetch, key="one").status == "completed"
 
 
-def test_an_option_is_its_own_when_the_argument_of_that_name_is_given_by_position(database_url):
+def test_an_option_goes_to_run_when_the_argument_of_that_name_is_given_by_position(database_url):
     assert holdfast.run(fetch, "http://example.com", url=database_url) == "http://example.com none"
 
 
@@ -50,20 +50,20 @@ def test_an_option_of_a_start_is_refused_with_the_way_to_give_it(database_url, o
         holdfast.run(card_of, "4242", url=database_url, **{option: "1h"})
 
 
-def test_a_workflow_that_takes_any_name_gets_such_a_one(database_url):
+def test_a_workflow_with_keyword_arguments_gets_one_named_like_an_option_of_start(database_url):
     assert holdfast.run(named, url=database_url, deadline="soon") == {"deadline": "soon"}
 
 
-def test_the_run_is_worked_on_whichever_queue_it_was_asked_for(database_url):
+def test_a_script_works_on_its_run_whichever_queue_it_asks_for(database_url):
     assert holdfast.run(card_of.options(queue="reports", key="one"), "4242", url=database_url) == "4242"
 
 
-def test_the_run_is_worked_on_whichever_queues_the_settings_name(database_url, monkeypatch):
+def test_a_script_works_on_its_run_whichever_queues_the_settings_name(database_url, monkeypatch):
     monkeypatch.setenv("HOLDFAST_QUEUES", "mail")
     assert holdfast.run(card_of, "4242", url=database_url) == "4242"
 
 
-def test_a_run_that_is_there_is_worked_on_whichever_queue_it_has(database_url):
+def test_a_script_works_on_an_existing_run_whichever_queue_it_has(database_url):
     with Client(database_url) as client:
         client.start(card_of, "4242", key="one", queue="reports")
     assert holdfast.run(card_of, "0000", key="one", url=database_url) == "4242"

@@ -214,7 +214,7 @@ def test_a_script_that_is_stopped_says_how_its_run_goes_on(database_url, capsys,
     assert capsys.readouterr().err.endswith(f"of 'stopped' is intact; {way}.\n")
 
 
-def test_it_says_so_too_if_the_store_has_gone_away_by_then(database_url, capsys, monkeypatch):
+def test_a_script_that_is_stopped_says_how_its_run_goes_on_even_if_the_store_is_away(database_url, capsys, monkeypatch):
     get_run = SqliteStore.get_run
     is_away = False
 
@@ -239,31 +239,31 @@ def test_it_says_so_too_if_the_store_has_gone_away_by_then(database_url, capsys,
     assert "of 'cut_off' is intact" in capsys.readouterr().err
 
 
-def test_what_to_do_about_a_taken_key_may_be_said_otherwise(database_url):
+def test_the_options_of_a_workflow_may_change_what_happens_to_a_taken_key(database_url):
     holdfast.run(doubled, 1, key="k", url=database_url)
     assert holdfast.run(doubled.options(on_conflict="restart"), 5, key="k", url=database_url) == 10
 
 
-async def test_inside_a_running_loop_it_is_refused_with_advice(database_url):
+async def test_run_inside_a_running_loop_is_refused_with_advice(database_url):
     with pytest.raises(MisplacedCall, match="AsyncClient"):
         holdfast.run(doubled, 1, url=database_url)
 
 
-async def test_inside_a_running_loop_nothing_is_started(database_url):
+async def test_run_inside_a_running_loop_starts_nothing(database_url):
     with pytest.raises(MisplacedCall):
         holdfast.run(doubled, 1, url=database_url)
     async with holdfast.AsyncClient(database_url) as client:
         assert [run async for run in client.runs()] == []
 
 
-def test_in_a_thread_beside_a_loop_it_works(database_url):
+def test_run_works_in_a_thread_beside_a_running_loop(database_url):
     async def main() -> int:
         return await asyncio.to_thread(holdfast.run, doubled, 4, url=database_url)
 
     assert asyncio.run(main()) == 8
 
 
-def test_what_is_no_workflow_is_refused():
+def test_a_function_that_is_no_workflow_is_refused():
     with pytest.raises(DefinitionError, match="@workflow"):
         holdfast.run(len, "abc")
 
@@ -331,7 +331,7 @@ def test_a_run_that_was_blocked_goes_on_with_fixed_code_under_its_key(database_u
     assert holdfast.run(fixed, key="k", url=database_url) == 2
 
 
-def test_it_is_given_time_until_the_worker_with_the_fixed_code_has_had_it(database_url, monkeypatch):
+def test_a_script_waits_until_the_worker_with_the_fixed_code_has_taken_the_blocked_run(database_url, monkeypatch):
     @workflow(name="order")
     async def forgetful() -> int:
         double(1)

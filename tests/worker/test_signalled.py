@@ -32,7 +32,7 @@ def heard():
 
 @asynccontextmanager
 async def running(*workers):
-    """They run; whatever becomes of the test, they end."""
+    """Workers that run, and that are ended whatever becomes of the test."""
     tasks = [asyncio.create_task(worker.run()) for worker in workers]
     try:
         await until(lambda: all(worker.id for worker in workers))
@@ -68,7 +68,7 @@ async def test_a_worker_that_has_ended_leaves_the_signals_to_those_that_go_on(da
             assert await ended(other)
 
 
-async def test_a_second_signal_reaches_all_of_them_and_leaves_no_grace(database_url, heard):
+async def test_a_second_signal_reaches_every_worker_on_the_loop_and_ends_the_grace(database_url, heard):
     gate = Gate()
     body = body_of(gate.step())
     async with stage(database_url) as on:

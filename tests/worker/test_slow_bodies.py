@@ -11,7 +11,7 @@ from tests.worker.stage import PATIENCE, stage
 
 
 def block(caplog: pytest.LogCaptureFixture, complaint: str = "has blocked this worker's loop") -> None:
-    """Hold the loop up until somebody complains."""
+    """Block the loop until it is reported."""
     for _ in range(PATIENCE * 100):
         if complaint in caplog.text:
             return

@@ -1,4 +1,4 @@
-"""An entry is stamped when it is taken in, however long it stood in line: what the body times begins there."""
+"""An entry gets the time at which it is taken in, however long it waited: the body's timers count from there."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ async def watched(url: str, *workflows: Workflow[..., Any], concurrency: int = 1
     await store.close()
 
 
-async def test_a_cancel_that_stood_in_line_is_stamped_when_it_is_taken_in(database_url):
-    """A busy worker must not use up the time that a cleanup gives itself."""
+async def test_a_cancel_that_waited_for_a_busy_worker_gets_the_time_at_which_it_is_taken_in(database_url):
+    """The wait for a busy worker must not use up the time that a cleanup gives itself."""
     is_busy, may_end = asyncio.Event(), asyncio.Event()
     cleaned: list[str] = []
 
@@ -88,7 +88,7 @@ async def test_a_cancel_that_stood_in_line_is_stamped_when_it_is_taken_in(databa
     assert cleaned == ["in time"]
 
 
-async def test_a_result_that_came_while_a_turn_was_written_is_stamped_when_it_is_taken_in(database_url):
+async def test_a_result_that_came_while_a_turn_was_written_gets_the_time_at_which_it_is_taken_in(database_url):
     may_end, has_ended = asyncio.Event(), asyncio.Event()
     seen: list[Instant] = []
 

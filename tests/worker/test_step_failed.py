@@ -37,7 +37,7 @@ async def locally() -> None:
     local()
 
 
-async def test_one_beside_exceptions_is_told_with_its_place_and_its_cause(database_url):
+async def test_a_base_exception_of_a_step_comes_back_as_step_failed_with_its_place_and_cause(database_url):
     @workflow
     async def body() -> list[str]:
         try:
@@ -56,7 +56,7 @@ async def test_one_beside_exceptions_is_told_with_its_place_and_its_cause(databa
 
 
 @pytest.mark.parametrize(("body", "told"), [(oddly, "Odd: no more"), (locally, "Local: gone")])
-async def test_a_run_that_fails_with_one_says_each_thing_once(database_url, body, told):
+async def test_a_run_that_fails_with_step_failed_says_each_thing_once(database_url, body, told):
     async with stage(database_url, body) as on:
         with pytest.raises(RunFailed, match=f"failed: {told}$"):
             await (await on.client.start(body)).result(PATIENCE)
@@ -65,7 +65,7 @@ async def test_a_run_that_fails_with_one_says_each_thing_once(database_url, body
 @pytest.mark.parametrize(
     ("body", "line", "name"), [(oddly, 'raise Odd("no more")', "Odd"), (locally, 'raise Local("gone")', "Local")]
 )
-async def test_what_is_printed_says_what_was_raised_and_where(database_url, body, line, name):
+async def test_the_printed_traceback_of_a_failed_run_says_what_was_raised_and_where(database_url, body, line, name):
     async with stage(database_url, body) as on:
         printed = "".join(traceback.format_exception(await failure_of(await on.client.start(body))))
     assert printed.count(line) == 1

@@ -53,7 +53,7 @@ async def test_an_unserialisable_result_fails_once_and_its_effect_happens_once(d
     assert effects == [1]
 
 
-async def test_an_unserialisable_result_is_told_with_its_type_and_path(database_url):
+async def test_the_error_of_an_unserialisable_result_names_its_type_and_path(database_url):
     @step
     async def bad() -> Any:
         return {"order": [1, object()]}
@@ -121,7 +121,7 @@ async def test_an_oversized_result_may_be_caught_and_the_run_goes_on(database_ur
 
 
 @pytest.mark.parametrize("wrong", [MisplacedCall("not here"), DefinitionError("not so")], ids=repr)
-async def test_what_a_further_try_would_find_again_is_not_tried_again(database_url, wrong):
+async def test_a_mistake_that_every_try_would_repeat_is_not_tried_again(database_url, wrong):
     tries: list[int] = []
 
     @step(retry=QUICK)
@@ -140,7 +140,7 @@ async def test_what_a_further_try_would_find_again_is_not_tried_again(database_u
 
 @dataclass
 class Shortened:
-    """One that takes what it was made of, but not what it has made of that."""
+    """A value whose class refuses to read what it has written."""
 
     name: str
 
@@ -168,7 +168,7 @@ async def test_a_step_whose_arguments_can_t_be_read_fails_once_and_never_execute
     assert executed == []
 
 
-async def test_a_policy_that_can_t_read_the_error_fails_the_step_with_what_it_says(database_url):
+async def test_a_retry_policy_that_raises_fails_the_step_with_its_error(database_url):
     @step(retry=QUICK)
     async def odd() -> None:
         later = RetryAfter("1s")
@@ -191,7 +191,7 @@ class Odd(BaseException):
 @pytest.mark.parametrize(
     "error", [SystemExit(3), asyncio.CancelledError(), GeneratorExit(), StopIteration(), Odd()], ids=repr
 )
-async def test_what_is_no_ordinary_exception_is_step_failed_and_not_tried_again(database_url, colour, error):
+async def test_a_base_exception_of_a_step_is_step_failed_and_not_tried_again(database_url, colour, error):
     attempts: list[int] = []
 
     @step
@@ -241,7 +241,7 @@ async def test_an_error_is_noted_with_its_step_its_attempt_and_its_run(database_
 
 @dataclass
 class Detached:
-    """Can't be read any more, as an object of a session that was closed."""
+    """A value that can no longer be read, as an object of a closed session."""
 
     name: str
 
@@ -251,7 +251,7 @@ class Detached:
         return super().__getattribute__(name)
 
 
-async def test_a_result_whose_own_code_fails_when_it_is_read_says_so_and_fails_once(database_url):
+async def test_a_result_whose_own_code_raises_when_it_is_encoded_fails_the_step_once(database_url):
     effects: list[int] = []
 
     @step
@@ -322,7 +322,7 @@ async def test_the_worker_goes_on_after_a_step_raised_system_exit(database_url):
 
 
 @pytest.mark.parametrize("colour", ["async", "def"])
-async def test_an_exception_of_its_own_that_a_step_makes_of_a_stop_iteration_is_its_own(database_url, colour):
+async def test_a_runtime_error_that_a_step_raises_from_a_stop_iteration_stays_that_error(database_url, colour):
     attempts: list[int] = []
 
     def first_of_none() -> None:
@@ -356,7 +356,7 @@ async def test_an_exception_of_its_own_that_a_step_makes_of_a_stop_iteration_is_
     assert len(attempts) == 3
 
 
-async def test_an_exception_of_a_module_that_a_step_imports_is_step_failed_wherever_the_run_goes_on(
+async def test_an_exception_class_of_a_module_that_only_the_step_imports_is_step_failed_in_every_worker(
     database_url, tmp_path, monkeypatch
 ):
     (tmp_path / "imported_late.py").write_text("class Late(Exception): ...")

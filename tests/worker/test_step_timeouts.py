@@ -39,7 +39,7 @@ async def test_an_async_step_past_its_timeout_is_cancelled(database_url):
     assert seen == ["began", "cancelled"]
 
 
-async def test_a_timeout_of_no_time_is_one(database_url):
+async def test_a_timeout_of_zero_is_a_timeout(database_url):
     @step(timeout=0, retry=ONCE)
     async def slow() -> None:
         await asyncio.Event().wait()
@@ -52,7 +52,7 @@ async def test_a_timeout_of_no_time_is_one(database_url):
         assert isinstance(await failure_of(await on.client.start(body)), StepTimeout)
 
 
-async def test_what_its_cleanup_raises_is_the_cause_of_the_timeout(database_url):
+async def test_an_error_in_the_cleanup_of_a_timed_out_step_is_the_cause_of_its_timeout(database_url):
     began: list[int] = []
 
     @step(timeout="1h", retry=ONCE)
@@ -211,7 +211,7 @@ async def test_an_abandoned_def_step_sends_nothing(database_url, is_mapped):
         assert await run.streams() == []
 
 
-async def test_an_abandoned_transaction_on_sqlite_takes_along_what_it_has_sent(database_url):
+async def test_an_abandoned_transaction_on_sqlite_sends_nothing(database_url):
     let_go, ended = threading.Event(), threading.Event()
 
     @step(transaction=True, timeout=0.1, retry=ONCE)
@@ -240,7 +240,7 @@ async def test_an_abandoned_transaction_on_sqlite_takes_along_what_it_has_sent(d
         assert await run.streams() == []
 
 
-async def test_a_def_step_past_its_timeout_is_told(database_url):
+async def test_a_def_step_past_its_timeout_sees_that_it_is_cancelled(database_url):
     told, began = threading.Event(), threading.Event()
 
     @step(timeout="1h", retry=ONCE)

@@ -50,8 +50,8 @@ async def test_a_step_knows_its_run_and_itself(database_url):
         ]
 
 
-async def test_an_argument_may_have_whatever_name(database_url):
-    """As the links of a document that is handed on by `**document`, of which one is called self."""
+async def test_an_argument_of_a_step_may_have_any_name(database_url):
+    """As when a document is passed on by `**document` and one of its keys is "self"."""
     undone: list[dict[str, str]] = []
 
     @step

@@ -26,7 +26,7 @@ async def test_a_step_in_flight_ends_within_the_grace_and_its_result_is_recorded
         assert gate.begun == 1
 
 
-async def test_the_result_that_came_in_time_is_kept_and_another_worker_does_the_rest(database_url):
+async def test_a_result_that_came_within_the_grace_is_kept_and_another_worker_does_the_rest(database_url):
     gate = Gate()
     step_one, executed = gate.step(), []
 
@@ -66,7 +66,7 @@ async def test_a_step_that_does_not_end_within_the_grace_is_cancelled_and_execut
             assert await run.result(PATIENCE) == "let go the 2. time"
 
 
-async def test_a_def_step_that_does_not_end_within_the_grace_is_told_and_executes_again_elsewhere(database_url):
+async def test_a_def_step_that_does_not_end_within_the_grace_sees_it_and_executes_again_elsewhere(database_url):
     begun: list[int] = []
     told = threading.Event()
     stays = stubborn(begun, told)
@@ -84,7 +84,7 @@ async def test_a_def_step_that_does_not_end_within_the_grace_is_told_and_execute
             assert await run.result(PATIENCE) == 2
 
 
-async def test_steps_that_sit_in_all_threads_of_the_loop_keep_no_worker_from_stopping(database_url):
+async def test_steps_that_occupy_all_threads_of_the_loop_keep_no_worker_from_stopping(database_url):
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
     begun, go_on = threading.Event(), threading.Event()
 
@@ -200,7 +200,7 @@ async def test_no_step_begins_once_the_worker_was_told_to_stop(database_url):
         assert begun == ["first", "second"]
 
 
-async def test_what_a_claim_took_whose_answer_was_lost_when_the_worker_stopped_is_no_crash(database_url):
+async def test_a_run_claimed_by_a_stopping_worker_that_lost_the_answer_counts_no_crash(database_url):
     class Losing(SkippingStore):
         async def claim_runs(self, *args, **kwargs):
             await super().claim_runs(*args, **kwargs)

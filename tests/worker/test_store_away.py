@@ -90,8 +90,8 @@ async def test_renewals_that_fail_for_a_while_lose_nothing(database_url):
     await store.close()
 
 
-async def test_a_store_is_said_to_be_back_when_it_has_answered_and_not_when_nobody_has_asked(database_url, caplog):
-    """While its lease has lapsed a worker asks for no runs: whether the store is there shows by its other questions."""
+async def test_a_store_is_logged_as_back_only_when_it_has_answered(database_url, caplog):
+    """While its lease has lapsed a worker claims no runs: other calls show whether the store is back."""
     store, clock = Flaky(database_url), Stalling()
     await store.open()
     async with Worker(store, workflows=[ready], clock=clock), stage(database_url) as on:
@@ -109,7 +109,7 @@ async def test_a_store_is_said_to_be_back_when_it_has_answered_and_not_when_nobo
     await store.close()
 
 
-async def test_a_start_with_a_store_that_can_not_be_opened_says_so(tmp_path):
+async def test_a_worker_whose_store_can_not_be_opened_raises_at_its_start(tmp_path):
     url = f"sqlite:///{tmp_path / 'no' / 'such' / 'folder' / 'holdfast.db'}"
     with pytest.raises(StoreError, match="folder"):
         async with Worker(url, workflows=[ready]):
@@ -132,7 +132,7 @@ async def test_a_worker_that_lost_its_lease_waits_for_a_store_that_is_away_to_re
         await store.close()
 
 
-async def test_nothing_is_said_of_a_write_that_fails_when_its_worker_has_lost_its_lease(database_url):
+async def test_a_write_that_fails_after_its_worker_lost_the_lease_is_not_reported(database_url):
     said: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: said.append(context["message"]))
     under_way: list[asyncio.Future[list[Answer]]] = []

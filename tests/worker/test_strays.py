@@ -1,4 +1,4 @@
-"""A run whose turn was refused though nobody else has it: it must not wait for whoever has dropped it."""
+"""A run whose turn was refused although no other worker has it must not wait for the worker that dropped it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def late_turn(on: Stage, run_id: str) -> None:
     assert await on.store.commit_turns([row]) == [True]
 
 
-async def test_a_run_whose_turn_is_refused_is_claimed_again_if_it_is_still_one_s_own(database_url):
+async def test_a_run_whose_turn_is_refused_is_claimed_again_if_its_worker_still_owns_it(database_url):
     began, may_end = asyncio.Event(), asyncio.Event()
 
     @step

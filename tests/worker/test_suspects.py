@@ -1,4 +1,4 @@
-"""Suspects wait for each other where no worker that dies could die with them; what the guilty say."""
+"""Suspects begin one at a time, so that a crash shows which of them caused it; the error of a stopped run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_suspect_is_not_let_in_with_a_run_that_a_worker_has_just_died_wi
             innocent = await on.client.start(body, "innocent")
             await until(lambda: len(begun) == 2)
             assert begun == ["other", "innocent"]
-            # It takes long, which is no crime: the suspect need not wait for its end.
+            # The step takes long, which is not suspicious: the next suspect need not wait for its end.
             on.skip("2s")
             await until(lambda: len(begun) == 3)
             go_on.set()

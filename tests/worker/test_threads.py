@@ -26,7 +26,7 @@ class Large:
     """An argument that one would not want to be kept."""
 
 
-async def test_an_error_and_the_frames_it_came_through_are_gone_without_the_collector():
+async def test_an_error_of_a_thread_and_its_frames_are_freed_without_the_garbage_collector():
     def fail() -> None:
         raise Noted
 
@@ -54,7 +54,7 @@ async def test_a_thread_that_waits_for_work_holds_nothing_of_the_last_call():
     threads.close()
 
 
-async def test_a_call_that_nobody_waits_for_ends_all_the_same():
+async def test_a_call_in_a_thread_that_nobody_awaits_runs_to_its_end():
     threads = Threads()
     go_on, ended = asyncio.Event(), []
     loop = asyncio.get_running_loop()
@@ -73,7 +73,7 @@ async def test_a_call_that_nobody_waits_for_ends_all_the_same():
     threads.close()
 
 
-async def test_a_loop_s_threads_do_what_asyncio_gives_them():
+async def test_the_threads_of_a_loop_execute_calls_of_asyncio_to_thread():
     asyncio.get_running_loop().set_default_executor(LoopThreads())
     assert await asyncio.to_thread(int, "7", base=8) == 7
     with pytest.raises(ValueError, match="'x'"):
@@ -91,7 +91,7 @@ async def test_a_loop_has_as_many_threads_as_asyncio_would_give_it():
 
     calls = [asyncio.ensure_future(asyncio.to_thread(work, n)) for n in range(most + 2)]
     await until(lambda: len(begun) == most)
-    # Not begun yet, so it never will be.
+    # The call has not begun yet, so it never will.
     calls[-1].cancel()
     await asyncio.wait(calls[-1:])
     go_on.set()
@@ -117,7 +117,7 @@ def test_a_loop_that_ends_waits_for_none_of_its_threads():
     ended.wait()
 
 
-async def test_a_thread_that_can_t_be_had_costs_the_call_and_nothing_else(monkeypatch):
+async def test_a_thread_that_can_t_be_started_fails_its_call_and_no_later_one(monkeypatch):
     threads = Threads(most=1)
     called: list[str] = []
 

@@ -55,7 +55,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     return [(level, line) for level, line in lines if "this-one" in line]
 
 
-async def test_each_failure_is_told_once_by_how_grave_it_is(database_url, caplog):
+async def test_each_failure_is_logged_once_at_the_level_of_its_gravity(database_url, caplog):
     lines = await told(database_url, unlucky, caplog)
     assert [level for level, _ in lines] == ["INFO", "INFO", "ERROR"]
     where = f"Flaky: no luck ({__file__}:{always_fails.fn.__code__.co_firstlineno + 2})"
@@ -67,19 +67,19 @@ async def test_each_failure_is_told_once_by_how_grave_it_is(database_url, caplog
     ]
 
 
-async def test_nothing_is_told_again_when_a_body_is_replayed(caplog):
+async def test_no_failure_is_logged_again_when_a_body_is_replayed(caplog):
     with caplog.at_level(logging.INFO, logger="holdfast.worker"):
         async with Environment([unlucky]) as env:
             await (await env.client.start(unlucky, id="this-one")).wait()
     assert [level for level, _ in logged(caplog)] == ["INFO", "INFO", "ERROR"]
 
 
-async def test_a_run_that_catches_the_failure_of_a_step_is_not_told_as_failed(database_url, caplog):
+async def test_a_run_that_catches_the_failure_of_a_step_is_not_logged_as_failed(database_url, caplog):
     lines = await told(database_url, careful, caplog)
     assert [level for level, _ in lines] == ["INFO", "INFO"]
 
 
-async def test_a_run_that_is_tried_again_as_a_whole_is_told(database_url, caplog):
+async def test_a_run_that_is_tried_again_as_a_whole_is_logged(database_url, caplog):
     lines = await told(database_url, stubborn, caplog)
     assert [level for level, _ in lines] == ["INFO", "ERROR"]
     assert "Flaky: once more" in lines[0][1]
@@ -87,7 +87,7 @@ async def test_a_run_that_is_tried_again_as_a_whole_is_told(database_url, caplog
 
 
 @pytest.mark.parametrize(("level", "has_traceback"), [(logging.INFO, False), (logging.DEBUG, True)])
-async def test_a_traceback_is_logged_only_for_whoever_debugs(database_url, caplog, level, has_traceback):
+async def test_a_traceback_is_logged_only_at_debug_level(database_url, caplog, level, has_traceback):
     with caplog.at_level(level, logger="holdfast.worker"):
         async with stage(database_url, unlucky) as on:
             with pytest.raises(RunFailed):

@@ -26,19 +26,19 @@ async def noting(text: str) -> list[int]:
     return [first, note(text)]
 
 
-async def test_it_works_in_an_environment():
+async def test_a_transactional_step_works_in_an_environment():
     async with Environment(workflows=[noting]) as env:
         run = await env.client.start(noting, "a")
         assert await run.result() == [1, 2]
         assert [call.args for call in env.calls(note)] == [("a",), ("a",)]
 
 
-async def test_it_can_be_stubbed():
+async def test_a_transactional_step_can_be_stubbed():
     async with Environment(workflows=[noting], stubs={note: 7}) as env:
         assert await (await env.client.start(noting, "a")).result() == [7, 7]
 
 
-async def test_it_works_in_a_worker_of_its_own():
+async def test_a_transactional_step_works_in_a_worker_of_its_own():
     @workflow
     async def quick(text: str) -> int:
         return note(text)
@@ -48,11 +48,11 @@ async def test_it_works_in_a_worker_of_its_own():
         assert sorted([await run.result(timeout=60) for run in runs]) == [1, 2]
 
 
-def test_crashes_before_and_after_its_commit_change_nothing():
+def test_crashes_before_and_after_the_commit_of_a_transaction_change_nothing():
     assert_durable(noting, "a")
 
 
-def test_its_commit_is_one_of_the_points_where_assert_durable_crashes():
+def test_assert_durable_crashes_at_the_commit_of_a_transaction():
     beside = []
 
     @step(transaction=True)
@@ -67,7 +67,7 @@ def test_its_commit_is_one_of_the_points_where_assert_durable_crashes():
         assert_durable(leaks, effects=beside)
 
 
-def test_outside_a_run_it_is_the_function():
+def test_a_transactional_step_outside_a_run_is_the_plain_function():
     connection = sqlite3.connect(":memory:")
     assert note.fn(connection, "a") == 1
     assert note(connection, "b") == 2

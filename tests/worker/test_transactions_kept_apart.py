@@ -39,7 +39,7 @@ async def served(url: str, *workflows: Any) -> AsyncIterator[AsyncClient]:
 
 
 class Looking:
-    """A transactional step that sees what there is, and waits the first time."""
+    """A transactional step that begins with a query, and then waits until the test lets it end."""
 
     def __init__(self) -> None:
         self.is_looking = asyncio.Event()
@@ -56,7 +56,7 @@ class Looking:
         self.step = look
 
 
-async def test_children_that_were_begun_meanwhile_end_with_their_parent(apart):
+async def test_children_begun_during_the_transaction_that_ends_their_parent_end_with_it(apart):
     looking = Looking()
 
     @workflow
@@ -101,7 +101,7 @@ async def lent(url: str, meanwhile: Callable[[Stage, ClaimedRun], Awaitable[dict
         await stage.close()
 
 
-async def test_a_message_that_it_does_not_see_is_not_taken(apart):
+async def test_a_message_that_a_transaction_does_not_see_is_not_taken(apart):
     async def told(stage, run):
         await stage.store.send_signal(run.id, "word", b"1", now=T0)
         [message] = await stage.store.read_inbox("one")
@@ -111,7 +111,7 @@ async def test_a_message_that_it_does_not_see_is_not_taken(apart):
     assert (isinstance(verdict, Undone) and verdict.is_certain, journal) == (True, [])
 
 
-async def test_a_turn_of_its_run_that_it_does_not_see_is_no_reason_to_execute_again(apart):
+async def test_a_turn_that_a_transaction_does_not_see_is_no_reason_to_execute_its_step_again(apart):
     async def beside(stage, run):
         assert await stage.commit(turn(run)) == [True]
         return {"seq": run.next_seq + 1}
@@ -119,7 +119,7 @@ async def test_a_turn_of_its_run_that_it_does_not_see_is_no_reason_to_execute_ag
     assert await lent(apart, beside) == (True, [0, 1])
 
 
-async def test_over_a_connection_that_is_new_a_step_is_executed_once(apart, caplog):
+async def test_a_transactional_step_over_a_new_connection_is_executed_once(apart, caplog):
     executed: list[int] = []
 
     @step(transaction=True)
@@ -144,7 +144,7 @@ LOST = {
 
 
 @pytest.mark.parametrize("what", LOST)
-async def test_a_step_behind_what_its_server_has_lost_is_rolled_back(apart, what):
+async def test_a_transactional_step_that_follows_turns_lost_by_the_server_is_rolled_back(apart, what):
     stage = Stage(partial(open_store, apart))
     await stage.store.open()
     lender = stage.store.lender(LEASE)
@@ -170,7 +170,7 @@ def unsynced(postgres: Databases) -> str:
     return with_default(postgres, "synchronous_commit", "off")
 
 
-async def test_what_is_answered_is_durable(unsynced):
+async def test_a_transaction_is_durable_when_its_commit_is_answered(unsynced):
     @step(transaction=True)
     async def book(db: asyncpg.Connection) -> None:
         await db.execute("CREATE TABLE told (said text)")

@@ -51,7 +51,7 @@ async def inserting(name: str) -> list[int]:
     return [first, await insert(name + "-2")]
 
 
-async def test_writes_and_result_are_there_together(database):
+async def test_the_writes_and_the_result_of_a_transaction_are_committed_together(database):
     async with served(database, inserting) as client:
         run = await client.start(inserting, "a")
         assert await run.result(timeout=60) == [1, 2]
@@ -59,7 +59,7 @@ async def test_writes_and_result_are_there_together(database):
         assert len(await client.store.read_journal(run.id)) == 2
 
 
-async def test_what_its_turn_gives_out_goes_out_with_it(database):
+async def test_the_turn_of_a_transaction_sends_its_values_and_children_with_the_commit(database):
     @workflow
     async def child(name: str) -> str:
         return name
@@ -76,7 +76,7 @@ async def test_what_its_turn_gives_out_goes_out_with_it(database):
         assert await run.value("booked") == "a"
 
 
-async def test_one_that_continues_goes_on_in_its_successor(database):
+async def test_a_run_that_continues_as_new_after_a_transaction_goes_on_in_its_successor(database):
     @workflow
     async def order(left: int) -> int:
         found = await insert(f"n{left}")
@@ -89,7 +89,7 @@ async def test_one_that_continues_goes_on_in_its_successor(database):
         assert await run.result(timeout=60) == 2
 
 
-async def test_it_works_where_sessions_cannot_be_relied_on(database):
+async def test_a_transactional_step_works_behind_a_pooler_that_shares_sessions(database):
     with PgBouncer(database, pool_size=3) as pooler:
         async with served(f"{pooler.url_for(database)}?pooler=transaction", inserting) as client:
             runs = await client.start_many(inserting, [(f"r{number}",) for number in range(10)])
@@ -106,7 +106,7 @@ async def test_many_runs_share_few_connections(database):
         assert len(await rows(database)) == 60
 
 
-async def test_a_failed_attempt_leaves_nothing(database):
+async def test_a_failed_attempt_of_a_transaction_leaves_nothing_written(database):
     tries = []
 
     @step(transaction=True, retry=QUICK)
@@ -125,7 +125,7 @@ async def test_a_failed_attempt_leaves_nothing(database):
         assert (tries, await rows(database)) == ([0, 0, 0], ["a"])
 
 
-async def test_what_is_deferred_to_the_commit_fails_the_step(database):
+async def test_a_deferred_constraint_that_fails_at_the_commit_fails_the_step(database):
     @step(transaction=True, retry=ONCE)
     async def orphan(db: asyncpg.Connection) -> None:
         await db.execute("INSERT INTO entries (id, booking) VALUES ('a', 'nothing')")
@@ -162,7 +162,7 @@ async def test_an_error_that_was_swallowed_is_not_committed_over(database):
 
 
 @pytest.mark.parametrize("how", ["COMMIT", "ROLLBACK", "COMMIT; BEGIN"])
-async def test_it_must_not_end_the_transaction_by_itself(database, how):
+async def test_a_transactional_step_must_not_end_its_transaction(database, how):
     @step(transaction=True, retry=QUICK)
     async def greedy(db: asyncpg.Connection) -> None:
         await db.execute(how)
@@ -178,7 +178,7 @@ async def test_it_must_not_end_the_transaction_by_itself(database, how):
         assert "greedy" in str(failed.value.__cause__)
 
 
-async def test_a_transaction_inside_is_a_savepoint(database):
+async def test_a_nested_transaction_is_a_savepoint(database):
     @step(transaction=True, retry=ONCE)
     async def careful(db: asyncpg.Connection) -> None:
         await db.execute("INSERT INTO bookings (id) VALUES ('a')")
@@ -198,7 +198,7 @@ async def test_a_transaction_inside_is_a_savepoint(database):
         assert await rows(database) == ["a"]
 
 
-async def test_one_past_its_timeout_is_rolled_back(database):
+async def test_a_transaction_past_its_timeout_is_rolled_back(database):
     @step(transaction=True, retry=ONCE, timeout=0.3)
     async def slow(db: asyncpg.Connection) -> None:
         await db.execute("INSERT INTO bookings (id) VALUES ('a')")
@@ -236,7 +236,7 @@ async def test_a_cancelled_run_rolls_its_step_back(database):
         assert await rows(database) == []
 
 
-async def test_results_that_come_meanwhile_are_committed_meanwhile(database):
+async def test_results_that_come_during_a_transaction_are_committed_during_it(database):
     others = asyncio.Event()
 
     @step
@@ -266,7 +266,7 @@ async def test_results_that_come_meanwhile_are_committed_meanwhile(database):
 
 
 @pytest.mark.parametrize("is_resumed_first", [False, True])
-async def test_one_that_ends_in_a_pause_is_recorded_with_its_writes_while_other_steps_go_on(database, is_resumed_first):
+async def test_a_transaction_that_ends_in_a_pause_is_recorded_while_other_steps_go_on(database, is_resumed_first):
     begun, booked, may_end = asyncio.Event(), asyncio.Event(), asyncio.Event()
     executed: list[str] = []
     told: list[int] = []
@@ -312,7 +312,7 @@ async def test_one_that_ends_in_a_pause_is_recorded_with_its_writes_while_other_
         may_end.set()
         if not is_resumed_first:
             await until(lambda: not worker._session.runs.held)
-            # It is in the journal, and the body hears of it on resume.
+            # The result is in the journal, and the body gets it on resume.
             assert told == []
             await client.resume(run.id)
         assert await run.result(timeout=60) == [1, 10]
@@ -343,7 +343,7 @@ async def test_a_commit_whose_answer_is_lost_is_settled_by_the_journal(database,
 async def test_a_commit_whose_answer_is_lost_is_settled_by_the_checkpoint_that_cut_its_place_off(
     database, monkeypatch, epoch, is_accepted
 ):
-    """Only whoever heard that it was accepted goes on to a checkpoint with its own epoch."""
+    """Only a worker that heard of the acceptance goes on to a checkpoint with its own epoch."""
     original = asyncpg.transaction.Transaction.commit
     async with AsyncClient(database) as client:
         run = await client.start(inserting, "a")
@@ -381,7 +381,7 @@ async def test_a_connection_that_breaks_before_the_commit_executes_the_step_agai
         assert await rows(database) == ["a", "a-2"]
 
 
-async def test_a_turn_whose_place_is_taken_takes_the_writes_with_it(database):
+async def test_a_turn_whose_place_in_the_journal_is_taken_rolls_back_the_writes(database):
     async with AsyncClient(database) as client:
         run = await client.start(inserting, "a")
         lender = client.store.lender(30_000_000)

@@ -19,7 +19,7 @@ from tests.worker.bookings import book, booked, is_locked
 from tests.worker.stage import ONCE, PATIENCE, QUICK, stage, until
 
 
-async def test_writes_and_result_are_there_together(file):
+async def test_the_writes_and_the_result_of_a_transaction_are_committed_together(file):
     @workflow
     async def order(name: str) -> list[int]:
         first = book(name)
@@ -33,7 +33,7 @@ async def test_writes_and_result_are_there_together(file):
         assert len(await s.store.read_journal(run.id)) == 2
 
 
-async def test_a_def_body_calls_it_too(file):
+async def test_a_def_body_calls_a_transactional_step(file):
     @workflow
     def order(name: str) -> int:
         return book(name)
@@ -42,7 +42,7 @@ async def test_a_def_body_calls_it_too(file):
         assert await (await s.client.start(order, "a")).result() == 1
 
 
-async def test_a_run_whose_id_has_quotes_in_it_books_as_any_other(file):
+async def test_a_transaction_of_a_run_whose_id_contains_quotes_is_committed(file):
     @workflow
     async def order(name: str) -> int:
         return book(name)
@@ -53,7 +53,7 @@ async def test_a_run_whose_id_has_quotes_in_it_books_as_any_other(file):
         assert booked(file) == ["a"]
 
 
-async def test_a_failure_that_middleware_keeps_from_the_body_leaves_nothing(file):
+async def test_a_transaction_whose_failure_is_swallowed_by_middleware_leaves_nothing_written(file):
     @step(transaction=True, retry=ONCE)
     def fail(db: sqlite3.Connection) -> int | None:
         db.execute("INSERT INTO bookings (id) VALUES ('a')")
@@ -64,12 +64,12 @@ async def test_a_failure_that_middleware_keeps_from_the_body_leaves_nothing(file
         return fail()
 
     async with stage(file, order, middleware=[lambda info: suppress(LookupError)]) as s:
-        # As of any step that its middleware lets end so.
+        # As with any step whose middleware swallows its error.
         assert await (await s.client.start(order)).result() is None
         assert booked(file) == []
 
 
-async def test_a_failed_attempt_leaves_nothing(file):
+async def test_a_failed_attempt_of_a_transaction_leaves_nothing_written(file):
     tries = []
 
     @step(transaction=True, retry=QUICK)
@@ -90,7 +90,7 @@ async def test_a_failed_attempt_leaves_nothing(file):
         assert (await s.kinds(run)).count("step_retrying") == 2
 
 
-async def test_a_result_that_cannot_be_stored_takes_the_writes_with_it(file):
+async def test_a_result_that_cannot_be_stored_rolls_back_the_writes(file):
     @step(transaction=True, retry=QUICK)
     def odd(db: sqlite3.Connection) -> Any:
         db.execute("INSERT INTO bookings (id) VALUES ('a')")
@@ -107,7 +107,7 @@ async def test_a_result_that_cannot_be_stored_takes_the_writes_with_it(file):
 
 
 @pytest.mark.parametrize("how", ["commit", "with", "sql", "rollback", "script", "swallowed"])
-async def test_it_must_not_end_the_transaction_by_itself(file, how):
+async def test_a_transactional_step_must_not_end_its_transaction(file, how):
     @step(transaction=True, retry=QUICK)
     def greedy(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO bookings (id) VALUES ('a')")
@@ -160,7 +160,7 @@ async def test_a_savepoint_may_be_used(file):
         assert booked(file) == ["a"]
 
 
-async def test_results_that_come_meanwhile_wait_for_the_next_turn(file):
+async def test_results_that_come_during_a_transaction_wait_for_the_next_turn(file):
     begun = threading.Event()
     others = []
 
@@ -212,7 +212,7 @@ async def test_a_cancelled_run_rolls_its_step_back(file):
         assert booked(file) == (["a"] if run.status is RunStatus.COMPLETED else [])
 
 
-async def test_a_turn_whose_place_is_taken_takes_the_writes_with_it(file):
+async def test_a_turn_whose_place_in_the_journal_is_taken_rolls_back_the_writes(file):
     @workflow
     async def order() -> int:
         return book("a")
@@ -236,7 +236,7 @@ async def test_a_turn_whose_place_is_taken_takes_the_writes_with_it(file):
         assert booked(file) == []
 
 
-async def test_a_commit_that_did_not_happen_executes_the_step_again(file, monkeypatch):
+async def test_a_step_whose_commit_did_not_happen_is_executed_again(file, monkeypatch):
     @workflow
     async def order() -> list[int]:
         first = book("a")
@@ -286,7 +286,7 @@ async def test_a_commit_that_may_still_happen_is_fenced_out_by_the_next_claim(fi
         assert booked(file) == ["a"]
 
 
-async def test_commits_of_which_nobody_knows_whether_they_happen_are_no_crashes(file, monkeypatch):
+async def test_commits_with_an_unknown_outcome_are_no_crashes(file, monkeypatch):
     @workflow(max_crashes=1)
     async def order() -> int:
         return book("a")
@@ -330,11 +330,11 @@ async def test_a_body_that_is_blocked_by_the_result_leaves_nothing_written(file)
     async with stage(file, order) as s:
         run = await s.client.start(order)
         assert "IOInBody" in await s.until_blocked(run)
-        # Its result could not be taken in, so neither is there: the step will execute again.
+        # The result could not be taken in, so neither it nor the write is there: the step will execute again.
         assert (booked(file), "step_completed" in await s.kinds(run)) == ([], False)
 
 
-async def test_a_worker_that_stops_rolls_back_what_is_not_done(file):
+async def test_a_worker_that_stops_rolls_back_transactions_under_way(file):
     go_on = threading.Event()
 
     @step(transaction=True, retry=ONCE)
@@ -358,7 +358,7 @@ async def test_a_worker_that_stops_rolls_back_what_is_not_done(file):
         assert (booked(file), (await s.record(run)).crashes) == (["a"], 0)
 
 
-async def test_runs_are_started_in_the_same_transaction(file):
+async def test_a_run_that_a_transactional_step_starts_is_part_of_its_transaction(file):
     @workflow
     async def ship(name: str) -> str:
         return name

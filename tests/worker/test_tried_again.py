@@ -1,4 +1,4 @@
-"""What was open, and what had come, when a run is tried again from a cut."""
+"""What becomes of open children, waits and received messages when a run is tried again from a cut."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_a_signal_that_was_taken_after_the_cut_is_there_for_the_next_try()
         assert await run.result(timeout="1h") == "once"
 
 
-async def test_a_signal_that_the_next_try_has_taken_is_not_there_a_second_time() -> None:
+async def test_a_signal_that_the_next_try_has_taken_is_not_delivered_twice() -> None:
     forget()
     async with Environment([hears]) as env:
         run = await env.client.start(hears)
@@ -154,7 +154,7 @@ async def test_a_signal_that_the_next_try_has_taken_is_not_there_a_second_time()
         assert [entry.value for entry in again] == ["once", "once"]
 
 
-async def test_a_failed_child_that_is_all_there_is_is_asked_for_anew() -> None:
+async def test_a_failed_child_that_is_all_a_run_asked_for_is_started_again_by_the_next_try() -> None:
     forget()
     async with Environment([only_child, fails_once]) as env:
         run = await env.client.start(only_child)
@@ -205,7 +205,7 @@ async def test_a_payload_that_a_hook_had_got_is_there_for_the_next_try() -> None
         assert await run.result(timeout="1h") == "yes"
 
 
-async def test_a_child_that_is_asked_for_anew_is_told_what_the_one_before_it_was() -> None:
+async def test_a_child_that_is_started_again_gets_the_messages_of_the_one_before_it() -> None:
     forget()
     async with Environment([speaks_first, lasts_and_listens]) as env:
         run = await env.client.start(speaks_first)

@@ -18,7 +18,7 @@ async def audit(order: str) -> str:
 
 
 class Died(BaseException):
-    """No error that anybody could go on after."""
+    """An error after which nobody could go on."""
 
 
 async def published(client: AsyncClient) -> None:

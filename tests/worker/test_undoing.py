@@ -125,7 +125,7 @@ async def test_a_deadline_waits_for_a_rollback() -> None:
         assert len(env.calls(undo_other)) == 1
 
 
-async def test_a_compensation_that_the_body_interrupts_is_run_again() -> None:
+async def test_a_compensation_that_the_body_interrupts_runs_again() -> None:
     done.clear()
 
     @workflow

@@ -21,7 +21,7 @@ class Panic(BaseException):
 
 @dataclass
 class Row:
-    """Can't be read any more."""
+    """A value that can no longer be read."""
 
     error: Any
 
@@ -60,7 +60,7 @@ async def child(row: Row) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("closed"), Panic("closed")], ids=["exception", "panic"])
-async def test_a_result_of_a_workflow_fails_the_run_as_a_steps_does_and_the_worker_goes_on(database_url, error):
+async def test_an_unreadable_result_of_a_workflow_fails_its_run_and_the_worker_goes_on(database_url, error):
     @workflow
     async def body() -> Row:
         return Row(error)
@@ -96,7 +96,7 @@ SENT: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("what", SENT)
-async def test_what_a_body_asks_or_sends_is_refused_where_it_stands(database_url, what):
+async def test_an_unreadable_value_that_a_body_passes_or_sends_is_refused_at_the_call(database_url, what):
     @workflow
     async def body() -> str:
         try:
@@ -114,7 +114,7 @@ async def test_what_a_body_asks_or_sends_is_refused_where_it_stands(database_url
 
 
 @pytest.mark.parametrize("what", ["beats", "emits", "sets"])
-async def test_what_a_step_sends_or_says_of_itself_is_its_own_error(database_url, what):
+async def test_an_unreadable_value_that_a_step_sends_is_an_error_of_that_step(database_url, what):
     @step(retry=ONCE)
     async def tells() -> None:
         if what == "beats":
@@ -138,7 +138,7 @@ class Mute(Exception):
 
 
 @pytest.mark.parametrize("kind", [Masked, Sealed, Mute])
-async def test_a_body_that_raises_what_can_t_be_looked_at_fails_its_run(database_url, kind):
+async def test_a_body_that_raises_an_exception_that_can_t_be_inspected_fails_its_run(database_url, kind):
     @workflow
     async def body() -> None:
         raise kind
@@ -148,7 +148,7 @@ async def test_a_body_that_raises_what_can_t_be_looked_at_fails_its_run(database
     assert (error.type if isinstance(error, StepFailed) else type(error).__name__).endswith(kind.__name__)
 
 
-async def test_one_whose_code_does_what_a_body_may_not_still_blocks_the_run(database_url):
+async def test_a_value_whose_code_does_io_in_a_body_blocks_the_run(database_url):
     @workflow
     async def body() -> None:
         await take(Row(IOInBody("not in a body")))

@@ -1,4 +1,4 @@
-"""`holdfast.run` says so when its run can't end because nobody has the workflow of a child."""
+"""`holdfast.run` logs when its run can't end because no worker serves the workflow of a child."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def kid(n: int) -> int:
 
 
 class Lazily:
-    """Gives a workflow away where no search of globals and closures finds it."""
+    """Holds a workflow where no search of globals and closures finds it."""
 
     def __init__(self, found: Any) -> None:
         self.found = found
@@ -100,7 +100,9 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize(
     "body", [parent, blocking_parent, grandparent, mapping, ending], ids=lambda body: str(body.name)
 )
-async def test_what_nobody_has_is_named_and_the_run_goes_on_when_a_worker_has_it(database_url, caplog, looks, body):
+async def test_a_child_workflow_that_no_worker_serves_is_named_and_its_parent_goes_on_once_one_does(
+    database_url, caplog, looks, body
+):
     async with running(body, database_url):
         await until(lambda: told(caplog) or len(looks) > 50)
         [line] = told(caplog)
@@ -108,7 +110,7 @@ async def test_what_nobody_has_is_named_and_the_run_goes_on_when_a_worker_has_it
     assert line.endswith("call it by that name, or run a worker that has it")
 
 
-async def test_it_is_said_once(database_url, caplog, looks):
+async def test_a_child_workflow_that_no_worker_serves_is_logged_once(database_url, caplog, looks):
     async with running(parent, database_url):
         await until(lambda: told(caplog))
         seen = len(looks)
@@ -116,7 +118,7 @@ async def test_it_is_said_once(database_url, caplog, looks):
         assert len(told(caplog)) == 1
 
 
-async def test_nothing_is_said_of_what_another_worker_has(database_url, caplog, looks, monkeypatch):
+async def test_a_child_workflow_that_another_worker_serves_is_not_logged(database_url, caplog, looks, monkeypatch):
     monkeypatch.setattr(lazily, "found", patient.options(id="patient"))
     async with (
         holdfast.AsyncClient(database_url) as client,

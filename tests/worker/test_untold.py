@@ -1,4 +1,4 @@
-"""Ends of steps whose own code fails when they are looked at: each attempt is settled all the same."""
+"""Results and errors of steps whose own code fails when they are inspected: each attempt is still recorded."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_a_result_that_can_t_be_read_fails_once_whatever_its_code_raises(d
 
 @dataclass
 class Panics:
-    """Can be made once, and never be read."""
+    """A value that can be made once, and never decoded again."""
 
     name: str
 
@@ -89,7 +89,7 @@ class Panics:
         self.name = ""
 
 
-async def test_arguments_whose_code_raises_what_is_no_exception_fail_the_step_once(database_url):
+async def test_arguments_whose_code_raises_a_base_exception_fail_the_step_once(database_url):
     executed: list[str] = []
 
     @step(retry=QUICK)
@@ -114,7 +114,7 @@ async def test_arguments_whose_code_raises_what_is_no_exception_fail_the_step_on
     ids=["none", "a number", "one that can't be printed"],
 )
 @pytest.mark.parametrize("kind", [Panic, ValueError])
-async def test_a_failure_with_odd_notes_keeps_its_words_and_what_can_be_read(database_url, kind, notes, kept):
+async def test_a_failure_with_odd_notes_keeps_its_message_and_the_readable_notes(database_url, kind, notes, kept):
     @step(retry=ONCE)
     async def fails() -> None:
         raise noted(kind("x"), notes)
@@ -135,7 +135,7 @@ async def test_a_failure_with_odd_notes_keeps_its_words_and_what_can_be_read(dat
 
 @pytest.mark.parametrize("colour", ["async", "def"])
 @pytest.mark.parametrize("kind", [Masked, Sealed])
-async def test_a_failure_that_can_t_be_looked_at_is_step_failed_and_not_tried_again(database_url, kind, colour):
+async def test_a_failure_that_can_t_be_inspected_is_step_failed_and_not_tried_again(database_url, kind, colour):
     tries: list[int] = []
 
     @step(retry=QUICK)
@@ -164,7 +164,7 @@ async def test_a_failure_that_can_t_be_looked_at_is_step_failed_and_not_tried_ag
     assert tries == [1]
 
 
-async def test_an_end_that_can_t_be_told_says_so_in_the_run_and_why_in_the_log(database_url, caplog):
+async def test_a_step_whose_outcome_can_t_be_recorded_fails_and_the_log_says_why(database_url, caplog):
     @step
     async def fails() -> None:
         raise Sealed
@@ -183,7 +183,7 @@ async def test_an_end_that_can_t_be_told_says_so_in_the_run_and_why_in_the_log(d
 
 
 class Away:
-    """Keys that are somewhere else, and out of reach once they have been used so often."""
+    """Keys of a remote service that is out of reach after a number of uses."""
 
     id = "away"
     encrypts = True
@@ -232,7 +232,7 @@ class Broken(logging.Filter):
 
 @pytest.fixture
 def broken_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Whatever the worker logs fails."""
+    """Every log call of the worker fails."""
     caplog.set_level(logging.INFO, logger="holdfast.worker")
     broken = Broken()
     logging.getLogger("holdfast.worker").addFilter(broken)
@@ -287,11 +287,11 @@ async def test_a_log_that_fails_keeps_no_run_from_being_blocked(database_url):
         assert (await on.record(run)).owner is None
 
 
-def test_a_line_of_the_log_names_the_place_that_speaks(caplog):
+def test_a_log_record_names_the_place_of_its_caller(caplog):
     HouseLogger("holdfast.worker").warning("%d of them", 2)
     [record] = caplog.records
     assert (record.message, record.pathname) == ("2 of them", __file__)
-    assert record.funcName == "test_a_line_of_the_log_names_the_place_that_speaks"
+    assert record.funcName == "test_a_log_record_names_the_place_of_its_caller"
 
 
 async def test_a_stop_does_not_spin_while_nothing_is_in_flight_that_could_end(database_url):

@@ -172,7 +172,7 @@ async def test_many_sleeps_end_in_the_order_of_their_times(database_url):
 
 
 async def test_a_gather_of_a_sleep_and_a_step_parks_again_after_the_step(database_url):
-    """No hot loop: the step's end is one turn, and nothing more happens until the timer."""
+    """The worker does not spin: the step's end is one turn, and nothing more happens until the timer."""
 
     @workflow
     async def body() -> int:

@@ -57,7 +57,7 @@ async def test_a_paused_run_asks_to_be_driven_at_its_deadline(database_url):
         assert driven.due_at == record.deadline_at
 
 
-async def test_a_run_that_another_worker_holds_asks_to_be_driven_when_that_one_s_lease_has_ended(database_url):
+async def test_a_run_that_another_worker_holds_asks_to_be_driven_when_the_lease_of_that_worker_ends(database_url):
     began, may_end = asyncio.Event(), asyncio.Event()
 
     @step

@@ -1,4 +1,4 @@
-"""What a worker may be told to be, and which runs it serves."""
+"""The arguments of a worker, and which runs it serves."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_making_a_worker_does_no_io(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_body_may_name_what_is_bound_only_after_its_worker_has_begun(database_url):
+async def test_a_body_may_use_a_variable_that_is_bound_only_after_its_worker_has_begun(database_url):
     @workflow
     async def greeted() -> str:
         return f"hello {name}"
@@ -96,7 +96,7 @@ async def test_a_namespace_beside_a_client_of_another_is_refused(database_url):
         assert Worker(client, workflows=[ready], namespace="shop").id is None
 
 
-async def test_a_worker_whose_entering_is_cancelled_is_left_nowhere(database_url):
+async def test_a_worker_whose_entering_is_cancelled_leaves_nothing_behind(database_url):
     opened: list[str] = []
     entered = asyncio.Event()
 
@@ -121,7 +121,7 @@ async def test_a_worker_whose_entering_is_cancelled_is_left_nowhere(database_url
 
 
 class Registering(SqliteStore):
-    """Says when a worker is about to be written down."""
+    """A store that signals when a worker is about to be registered."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, f"sqlite:///{path}", "default")
@@ -132,7 +132,7 @@ class Registering(SqliteStore):
         return await super().register_worker(*args, **given)
 
 
-async def test_a_drive_that_is_cancelled_as_it_registers_is_left_nowhere(tmp_path):
+async def test_a_drive_that_is_cancelled_as_it_registers_leaves_nothing_behind(tmp_path):
     store = Registering(f"{tmp_path}/holdfast.db")
     async with AsyncClient(store) as client:
         driving = asyncio.ensure_future(Worker(client, workflows=[ready]).drive())
@@ -140,7 +140,7 @@ async def test_a_drive_that_is_cancelled_as_it_registers_is_left_nowhere(tmp_pat
         driving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await driving
-        # Once more: a write that was on its way is done by now.
+        # Drive once more, so that a write that was under way is done by now.
         await Worker(client, workflows=[ready]).drive()
         assert await client.workers() == []
         assert not [*tmp_path.glob("**/*.lock")]
@@ -265,7 +265,7 @@ async def test_a_run_of_another_queue_waits_for_its_worker(database_url):
 
 
 async def test_a_worker_that_can_not_go_on_says_so_at_once_and_raises_it_at_its_end(database_url, caplog):
-    """The code beside it may wait for a run for ever: it must be in the log by then."""
+    """The code beside the worker may wait for a run for ever: the error must be in the log by then."""
     async with stage(database_url) as on:
         worker = await on.worker(ready).__aenter__()
         with contextlib.closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:

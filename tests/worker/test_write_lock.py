@@ -1,4 +1,4 @@
-"""Transactional steps on SQLite have its write lock: others wait for it, and nobody keeps it for ever."""
+"""Transactional steps on SQLite hold its write lock: others wait for it, and none holds it for ever."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.worker.stage import ONCE, stage, until
 ROOT = Path(__file__).parents[2]
 
 
-async def test_one_past_its_timeout_is_rolled_back_and_can_write_no_more(file):
+async def test_a_transaction_past_its_timeout_is_rolled_back_and_can_write_no_more(file):
     go_on, said = threading.Event(), []
 
     @step(transaction=True, retry=ONCE)
@@ -40,7 +40,7 @@ async def test_one_past_its_timeout_is_rolled_back_and_can_write_no_more(file):
     async with stage(file, order) as s:
         run = await s.client.start(order)
         await until(lambda: is_locked(file))
-        # Five seconds are what it has on SQLite.
+        # A transaction has five seconds on SQLite.
         s.skip("6s")
         with pytest.raises(RunFailed) as failed:
             await run.result()
@@ -51,7 +51,7 @@ async def test_one_past_its_timeout_is_rolled_back_and_can_write_no_more(file):
         assert booked(file) == []
 
 
-async def test_one_past_its_timeout_gives_the_lock_back_although_it_is_half_way_through_a_query(file):
+async def test_a_transaction_past_its_timeout_releases_the_lock_even_in_the_middle_of_a_query(file):
     begun, go_on, said = threading.Event(), threading.Event(), []
 
     @step(transaction=True, retry=ONCE)
@@ -106,14 +106,14 @@ async def time_out_ten_times(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite:///restless.db", "sqlite:///:memory:"])
-def test_one_that_executes_statements_past_its_timeout_freezes_nobody(url, tmp_path):
-    """In a process of its own: one that is frozen can't even notice that the test's time is over."""
+def test_a_transaction_that_executes_statements_past_its_timeout_freezes_no_other_thread(url, tmp_path):
+    """In a process of its own: a frozen process can't even notice that the test's time is over."""
     code = f"import asyncio; from {__name__} import time_out_ten_times; asyncio.run(time_out_ten_times({url!r}))"
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, check=True, timeout=60)
 
 
-async def test_several_at_once_take_turns(file):
+async def test_several_transactions_at_once_take_turns(file):
     @step(transaction=True, retry=ONCE)
     def one(db: sqlite3.Connection, name: str) -> str:
         db.execute("INSERT INTO bookings (id) VALUES (?)", (name,))
@@ -129,8 +129,8 @@ async def test_several_at_once_take_turns(file):
         assert len(booked(file)) == 15
 
 
-async def test_those_who_wait_for_the_lock_don_t_keep_the_one_who_has_it_from_committing(file):
-    """However many there are. Threads that others use up don't either: the loop's own have nothing to do with it."""
+async def test_transactions_that_wait_for_the_lock_do_not_keep_its_holder_from_committing(file):
+    """However many wait, and though other code uses up the loop's threads: transactions do not need those."""
 
     @workflow
     async def order(name: str) -> int:
