@@ -46,7 +46,7 @@ def test_a_key_is_written_and_read_as_a_line(right, payloads):
 @pytest.mark.parametrize(
     "line", ["", "ci", "ci:read", "ci:root:" + "0" * 64, "ci:read+all:" + "0" * 64, "a_b:read:" + "0" * 64, "ci:read:0"]
 )
-def test_a_line_that_is_no_key_is_refused(line):
+def test_an_invalid_line_of_a_key_file_is_refused(line):
     with pytest.raises(DefinitionError):
         ApiKey.parse(line)
 
@@ -93,7 +93,7 @@ async def test_a_right_includes_those_before_it(database_url, secret, expected):
     ],
     ids=range(11),
 )
-async def test_without_a_key_that_is_right_every_path_is_the_same_401(database_url, headers):
+async def test_every_path_answers_the_same_401_without_a_valid_key(database_url, headers):
     async with served(database_url, keys=KEYS) as made:
         run = await made.client.start("checkout", "4711")
         texts = set()
@@ -124,7 +124,7 @@ async def test_without_a_key_that_is_right_every_path_is_the_same_401(database_u
         assert texts.pop()[0] == 401
 
 
-async def test_a_right_that_is_missing_tells_nothing_about_runs(database_url):
+async def test_a_refusal_for_a_missing_right_tells_nothing_about_runs(database_url):
     async with served(database_url, keys=KEYS) as made:
         run = await made.client.start("checkout", "4711")
         answers = [
@@ -135,7 +135,7 @@ async def test_a_right_that_is_missing_tells_nothing_about_runs(database_url):
         assert answers[0].text == answers[1].text
 
 
-async def test_without_a_key_the_head_of_an_answer_tells_nothing_either(database_url):
+async def test_a_head_request_without_a_key_tells_nothing(database_url):
     async with served(database_url, keys=KEYS) as made, listening(made.app) as address:
         run = await made.client.start("checkout", "4711")
         async with httpx.AsyncClient(base_url=address, timeout=60) as http:
@@ -198,7 +198,7 @@ async def test_payloads_are_hidden_from_a_key_without_the_right(database_url):
         )
 
 
-async def test_no_answer_is_kept_on_its_way(database_url):
+async def test_no_answer_may_be_cached(database_url):
     async with served(database_url) as made:
         run_id = await made.ended("checkout", ["4711"])
         for path in ("/v1/runs", f"/v1/runs/{run_id}", f"/v1/runs/{run_id}/stream", "/v1/runs/none", "/docs", "/none"):
@@ -207,7 +207,7 @@ async def test_no_answer_is_kept_on_its_way(database_url):
             assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_a_value_is_hidden_too(database_url):
+async def test_values_are_hidden_from_a_key_without_the_right_to_payloads(database_url):
     async with served(database_url, keys=KEYS) as made:
         run = await made.client.start("approval", "ann")
         await made.stage.until_waiting(run)
@@ -216,7 +216,7 @@ async def test_a_value_is_hidden_too(database_url):
         assert (await made.call("GET", path, headers=bearer(ADMIN))).json()["value"] == "ann"
 
 
-async def test_why_a_run_was_cancelled_is_hidden_too(database_url):
+async def test_the_reason_of_a_cancel_is_hidden_from_a_key_without_the_right_to_payloads(database_url):
     async with served(database_url, keys=KEYS) as made:
         run = await made.client.start("approval", "ann")
         await made.stage.until_waiting(run)
@@ -228,7 +228,7 @@ async def test_why_a_run_was_cancelled_is_hidden_too(database_url):
                 assert (answer.status_code, "ann is ill" in answer.text) == (200, is_told)
 
 
-async def test_why_a_run_is_blocked_is_hidden_too(database_url):
+async def test_the_reason_of_a_blocked_run_is_hidden_from_a_key_without_the_right_to_payloads(database_url):
     async with served(database_url, forgetful, keys=KEYS) as made:
         run = await made.client.start("forgetful")
         await made.stage.until_blocked(run)
@@ -244,13 +244,13 @@ async def test_a_key_that_sees_no_payloads_can_not_guess_them(database_url):
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"])
-async def test_without_keys_this_host_is_served(database_url, address):
+async def test_requests_from_this_host_are_served_without_keys(database_url, address):
     async with served(database_url) as made, reached(made.app, address=address) as http:
         assert (await http.get("/v1/runs")).status_code == 200
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "192.168.1.2", "8.8.8.8", "2001:db8::1", "testclient", ""])
-async def test_without_keys_nobody_else_is_served(database_url, address):
+async def test_requests_from_other_hosts_are_refused_without_keys(database_url, address):
     async with served(database_url) as made, reached(made.app, address=address) as http:
         for path in ("/v1/runs", "/docs", "/v1/openapi.json", "/v1/none"):
             answer = await http.get(path)
@@ -279,25 +279,25 @@ async def test_without_keys_nobody_else_is_served(database_url, address):
         ("fastly-client-ip", "8.8.8.8"),
     ],
 )
-async def test_neither_a_proxy_nor_a_page_in_a_browser_is_this_host(database_url, name, value):
+async def test_requests_through_a_proxy_or_from_a_web_page_do_not_count_as_this_host(database_url, name, value):
     async with served(database_url) as made:
         answer = await made.call("POST", "/v1/events/e", headers={name: value})
         assert answer.status_code == 403
 
 
 @pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:8000", "[::1]:8000", "localhost", "LocalHost:8000"])
-async def test_this_host_has_several_names(database_url, host):
+async def test_this_host_is_served_under_each_of_its_names(database_url, host):
     async with served(database_url) as made:
         headers = {"host": host, "origin": f"http://{host}"}
         assert (await made.call("GET", "/v1/runs", headers=headers)).status_code == 200
 
 
-async def test_everybody_is_served_where_something_else_guards_it(database_url):
+async def test_everybody_is_served_if_access_is_guarded_elsewhere(database_url):
     async with served(database_url, allow_remote=True) as made, reached(made.app, address="8.8.8.8") as http:
         assert (await http.get("/v1/runs", headers={"x-forwarded-for": "1.1.1.1"})).status_code == 200
 
 
-async def test_with_keys_a_caller_may_be_anywhere(database_url):
+async def test_a_caller_with_a_key_may_be_on_any_host(database_url):
     async with served(database_url, keys=KEYS) as made, reached(made.app, address="8.8.8.8") as http:
         assert (await http.get("/v1/runs", headers=bearer(READ))).status_code == 200
 
@@ -340,7 +340,7 @@ async def test_no_page_of_another_origin_may_read_an_answer(database_url):
         assert (await made.call("OPTIONS", "/v1/runs", headers=asked)).status_code == 401
 
 
-async def test_pages_of_the_origins_that_are_named_may(database_url):
+async def test_pages_of_the_named_origins_may_read_answers(database_url):
     async with served(database_url, keys=KEYS, cors=["https://app.example"]) as made:
         asked = {"origin": "https://app.example", "access-control-request-method": "DELETE"}
         asked["access-control-request-headers"] = "authorization,content-type,idempotency-key,traceparent,tracestate"
@@ -352,7 +352,7 @@ async def test_pages_of_the_origins_that_are_named_may(database_url):
             assert answer.headers["access-control-expose-headers"] == "X-Request-Id, Retry-After"
 
 
-async def test_a_star_names_the_pages_of_all_origins(database_url):
+async def test_a_star_lets_pages_of_all_origins_read_answers(database_url):
     async with served(database_url, cors=["*"]) as made:
         answer = await made.call("GET", "/v1/runs", headers={"origin": "https://app.example.com"})
         assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "*")

@@ -15,7 +15,7 @@ from tests.web.stage import bearer, reached, served
 OPERATE, OPERATE_KEY = new_key("operator", "operate")
 
 
-async def test_every_change_is_told_with_who_what_which_run_and_what_came_of_it(database_url):
+async def test_the_audit_log_has_the_caller_deed_run_and_outcome_of_every_change(database_url):
     told: list[AuditRecord] = []
     async with served(database_url, keys=[OPERATE_KEY], audit=told.append) as made:
         headers = {**bearer(OPERATE), "x-request-id": "r-1"}
@@ -69,7 +69,7 @@ async def test_an_audit_log_that_breaks_is_reported_and_the_answer_stays_true(da
     assert "the disk is full" in caplog.text
 
 
-async def test_what_breaks_is_told_as_failed(database_url):
+async def test_a_change_that_raises_is_logged_as_failed(database_url):
     told: list[AuditRecord] = []
     async with AsyncClient(database_url) as client:
         app = api(client, audit=told.append)
@@ -80,7 +80,7 @@ async def test_what_breaks_is_told_as_failed(database_url):
     assert [(one.what, one.outcome, one.status) for one in told] == [("publish_event", "failed", 500)]
 
 
-async def test_a_request_that_the_end_of_the_server_breaks_off_is_told_as_failed(database_url):
+async def test_a_request_broken_off_by_the_end_of_the_server_is_logged_as_failed(database_url):
     """What it asked for may have happened, though nobody was answered."""
     told: list[AuditRecord] = []
     async with served(database_url, audit=told.append) as made:

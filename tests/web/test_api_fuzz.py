@@ -100,7 +100,7 @@ def body(value: Any) -> bytes:
 
 @MANY
 @given(PATHS, TEXTS, TEXTS, JSON)
-def test_no_name_payload_or_cursor_breaks_it(caller, operation, first, second, payload):
+def test_no_name_payload_or_cursor_breaks_the_api(caller, operation, first, second, payload):
     method, path = operation
     url = path.format(quote(first, safe=""), quote(second, safe=""))
     content = {"content": body(payload), "headers": {"content-type": "application/json"}} if method == "POST" else {}
@@ -109,27 +109,27 @@ def test_no_name_payload_or_cursor_breaks_it(caller, operation, first, second, p
 
 @MANY
 @given(CURSORS)
-def test_no_place_in_a_cursor_breaks_it(caller, cursor):
+def test_no_position_in_a_cursor_breaks_the_api(caller, cursor):
     check(caller.get("/v1/runs", params={"cursor": cursor}))
     check(caller.get("/v1/workflows/checkout/runs", params={"cursor": cursor, "tag": "a=b"}))
 
 
 @MANY
 @given(STARTS)
-def test_no_start_breaks_it(caller, start):
+def test_no_start_breaks_the_api(caller, start):
     headers = {"content-type": "application/json"}
     check(caller.post("/v1/workflows/checkout/runs", content=body(start), headers=headers))
 
 
 @MANY
 @given(st.binary(max_size=200), st.sampled_from(["application/json", "text/plain", "application/x+json", "", "json"]))
-def test_no_bytes_break_it(caller, content, kind):
+def test_no_bytes_break_the_api(caller, content, kind):
     check(caller.post("/v1/events/e", content=content, headers={"content-type": kind} if kind else {}))
 
 
 @MANY
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=100).map(str.strip))
-def test_no_header_breaks_it(caller, text):
+def test_no_header_breaks_the_api(caller, text):
     headers = {"idempotency-key": text, "x-request-id": text, "last-event-id": text, **HEADERS}
     check(caller.post("/v1/events/e", headers=headers))
     check(caller.get("/v1/runs/completed/stream?name=log", headers=headers))
@@ -137,7 +137,7 @@ def test_no_header_breaks_it(caller, text):
 
 @MANY
 @given(st.binary(max_size=30))
-def test_no_raw_path_breaks_it(caller, raw):
+def test_no_raw_path_breaks_the_api(caller, raw):
     quoted = "".join(f"%{byte:02x}" for byte in raw)
     check(caller.get(f"/v1/runs/{quoted}"))
     check(caller.get(f"/v1/runs?key={quoted}"))

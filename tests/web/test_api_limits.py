@@ -72,12 +72,12 @@ def test_buckets_are_kept_for_the_callers_seen_last_only():
 
 
 @pytest.mark.parametrize("rate", [0, -1, True, "fast", float("nan")])
-def test_a_rate_that_is_none_is_refused_where_it_is_written(rate):
+def test_an_invalid_rate_is_refused_when_the_api_is_made(rate):
     with pytest.raises(DefinitionError, match="rate="):
         api("sqlite:///:memory:", rate=rate)
 
 
-async def test_whoever_calls_too_often_is_told_when_to_come_again(database_url):
+async def test_a_caller_over_its_rate_is_told_when_to_retry(database_url):
     async with served(database_url, rate=SELDOM) as made:
         assert (await made.call("GET", "/v1/runs")).status_code == 200
         answer = await made.call("GET", "/v1/runs")
@@ -89,13 +89,13 @@ async def test_whoever_calls_too_often_is_told_when_to_come_again(database_url):
 
 
 @pytest.mark.parametrize(("wait", "told"), [(0.001, "1"), (1.0, "1"), (1.5, "2"), (2.5, "3")])
-async def test_whoever_comes_again_when_it_was_told_to_is_not_too_early(monkeypatch, wait, told):
+async def test_a_caller_that_retries_at_the_time_it_was_told_is_served(monkeypatch, wait, told):
     monkeypatch.setattr(Buckets, "take", lambda *_: wait)
     async with reached(api("sqlite:///:memory:", rate=1)) as http:
         assert (await http.get("/v1/runs")).headers["retry-after"] == told
 
 
-async def test_whoever_calls_too_often_does_not_fill_the_audit_log(database_url):
+async def test_requests_over_the_rate_do_not_fill_the_audit_log(database_url):
     records: list[AuditRecord] = []
     async with served(database_url, rate=SELDOM, audit=records.append) as made:
         got = [(await made.call("POST", "/v1/events/paid")).status_code for _ in range(3)]
@@ -112,13 +112,13 @@ async def test_a_key_is_one_caller_wherever_it_is_used(database_url):
         assert got == [200, 429, 200]
 
 
-async def test_keys_can_not_be_tried_without_end(database_url):
+async def test_requests_with_wrong_keys_are_limited_too(database_url):
     async with served(database_url, rate=SELDOM, keys=[new_key("a")[1]]) as made:
         got = [(await made.call("GET", "/v1/runs")).status_code for _ in range(2)]
         assert got == [401, 429]
 
 
-async def test_a_key_that_may_not_do_something_can_not_try_it_without_end(database_url):
+async def test_refused_requests_of_a_key_without_the_right_count_against_its_rate(database_url):
     secret, key = new_key("a", "read")
     async with served(database_url, rate=SELDOM, keys=[key]) as made:
         async with reached(made.app, Authorization=f"Bearer {secret}") as http:
@@ -140,7 +140,7 @@ async def test_a_length_alone_is_enough_to_refuse_a_body(database_url):
 
 
 @pytest.mark.parametrize("length", ["9" * 5_000, "-1", "many", "1e3", "0x10", "+5", ""])
-async def test_a_length_that_is_none_is_not_relied_on(database_url, length):
+async def test_an_invalid_content_length_is_not_relied_on(database_url, length):
     async with served(database_url, max_body=100) as made:
         got = [
             (await made.call("POST", "/v1/events/e", body, headers={"content-length": length})).status_code
@@ -226,12 +226,12 @@ def test_depth_is_counted_outside_of_texts(body, is_deep):
     assert is_too_deep(body, 3) is is_deep
 
 
-def test_a_text_without_an_end_is_gone_through_once():
+def test_an_unclosed_string_is_scanned_once():
     # From each of the quotes in it, looking for its end took hours.
     assert not is_too_deep(b"[" + b"[]," * 65 + b'"' + rb"\"" * 1_000_000)
 
 
-async def test_a_body_that_is_too_deep_or_no_json_is_400(database_url):
+async def test_a_body_that_is_too_deep_or_invalid_json_is_400(database_url):
     async with served(database_url) as made:
         headers = {"content-type": "application/json"}
         for content in (b"[" * 100 + b"]" * 100, b"{", b"nope", b"NaN", b'"\xff"', b'"\\ud800"'):
@@ -240,13 +240,13 @@ async def test_a_body_that_is_too_deep_or_no_json_is_400(database_url):
 
 
 @pytest.mark.parametrize("content", [b'["\\ud800"]', b'{"\\udc00": 1}', b'"\\ud800x"'])
-async def test_half_a_character_in_a_body_is_called_that(database_url, content):
+async def test_a_truncated_character_in_a_body_is_reported_as_such(database_url, content):
     async with served(database_url) as made:
         answer = await made.http.post("/v1/events/e", content=content, headers={"content-type": "application/json"})
         assert (answer.status_code, "half a character" in answer.json()["detail"]) == (400, True)
 
 
-async def test_a_compressed_body_is_called_that_and_not_bad_json(database_url):
+async def test_a_compressed_body_is_reported_as_compressed_and_not_as_bad_json(database_url):
     async with served(database_url) as made:
         headers = {"content-type": "application/json", "content-encoding": "gzip"}
         answer = await made.http.post("/v1/events/e", content=gzip.compress(b"{}"), headers=headers)
@@ -264,14 +264,14 @@ async def test_a_body_that_is_not_said_to_be_json_is_415(database_url, kind):
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (415, "content-type")
 
 
-def test_places_are_given_back():
+def test_places_for_open_streams_are_given_back():
     slots = Slots(1)
     assert (slots.take(), slots.take()) == (True, False)
     slots.give()
     assert slots.take()
 
 
-async def test_who_would_stay_is_refused_when_all_places_are_taken(database_url):
+async def test_a_stream_or_waiting_request_is_refused_when_all_places_are_taken(database_url):
     async with served(database_url, streams=0) as made:
         run = await made.client.start("approval", "ann")
         for path in (f"/v1/runs/{run.id}/stream", "/v1/live", f"/v1/runs/{run.id}/result?wait=1s"):
@@ -287,13 +287,13 @@ async def test_a_request_keeps_the_id_that_it_came_with(database_url):
 
 
 @pytest.mark.parametrize("given", ["", "a b", "x" * 101, "<script>"])
-async def test_an_id_that_is_none_is_replaced(database_url, given):
+async def test_an_invalid_request_id_is_replaced(database_url, given):
     async with served(database_url) as made:
         answer = await made.call("GET", "/v1/runs", headers={"x-request-id": given})
         assert answer.headers["x-request-id"] not in ("", given)
 
 
-async def test_a_path_that_there_is_not_and_a_method_that_is_not_for_it_are_problems(database_url):
+async def test_an_unknown_path_or_method_is_answered_with_problem_details(database_url):
     async with served(database_url) as made:
         missing, wrong = await made.call("GET", "/v1/nothing"), await made.call("PUT", "/v1/workflows/a/runs")
         assert (missing.status_code, missing.json()["status"]) == (404, 404)
@@ -311,7 +311,7 @@ async def test_a_database_that_is_away_is_503_with_the_time_to_try_again():
         assert answer.json()["type"] == "urn:holdfast:problem:store-away"
 
 
-async def test_what_nobody_foresaw_is_logged_and_not_told(database_url, caplog):
+async def test_an_unexpected_exception_is_logged_and_not_shown_to_the_caller(database_url, caplog):
     def broken() -> str:
         raise RuntimeError("the password is hunter2")
 
@@ -325,7 +325,7 @@ async def test_what_nobody_foresaw_is_logged_and_not_told(database_url, caplog):
     assert (answer.headers["x-request-id"], answer.headers["x-content-type-options"]) == ("r-9", "nosniff")
 
 
-async def test_a_page_may_read_that_something_broke(database_url):
+async def test_a_web_page_may_read_the_answer_to_an_unexpected_exception(database_url):
     def broken() -> str:
         raise RuntimeError("no numbers")
 
@@ -336,14 +336,14 @@ async def test_a_page_may_read_that_something_broke(database_url):
     assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (500, page["origin"])
 
 
-async def test_metrics_are_what_was_given(database_url):
+async def test_the_metrics_path_serves_the_metrics_that_were_given(database_url):
     async with served(database_url, metrics=lambda: "runs_total 1\n") as made:
         answer = await made.call("GET", "/metrics")
         assert (answer.status_code, answer.text) == (200, "runs_total 1\n")
         assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
 
 
-async def test_a_client_that_is_counted_shows_what_was_counted(database_url):
+async def test_the_metrics_path_shows_what_a_measured_client_has_counted(database_url):
     metrics = Prometheus(registry=CollectorRegistry())
     async with AsyncClient(database_url, observers=[metrics]) as client, reached(api(client)) as http:
         answer = await http.get("/metrics")
@@ -351,7 +351,7 @@ async def test_a_client_that_is_counted_shows_what_was_counted(database_url):
         assert "holdfast" in answer.text
 
 
-async def test_the_database_is_asked_once_a_second_however_many_ask_whether_it_is_there(database_url):
+async def test_readiness_asks_the_database_at_most_once_a_second(database_url):
     asked = 0
 
     class Counting(AsyncClient):
@@ -370,7 +370,7 @@ async def test_the_database_is_asked_once_a_second_however_many_ask_whether_it_i
         assert asked == 2
 
 
-def test_many_ask_at_once_whether_the_database_is_there_in_one_event_loop_after_another(database_url):
+def test_readiness_may_be_asked_by_many_at_once_in_one_event_loop_after_another(database_url):
     clock = Clock()
     client = AsyncClient(database_url)
     readiness = Readiness(client, clock=clock)
@@ -383,12 +383,12 @@ def test_many_ask_at_once_whether_the_database_is_there_in_one_event_loop_after_
     asyncio.run(client.close())
 
 
-async def test_without_metrics_there_are_none(database_url):
+async def test_the_metrics_path_is_unknown_without_metrics(database_url):
     async with served(database_url) as made:
         assert (await made.call("GET", "/metrics")).status_code == 404
 
 
-def test_every_error_has_a_status_or_is_none_that_a_client_raises():
+def test_every_error_that_a_client_raises_has_a_status():
     named = [one for name, one in vars(errors).items() if isinstance(one, type) and not name.startswith("_")]
     found = [one for one in named if issubclass(one, errors.HoldfastError)]
     without = {one.__name__ for one in found if not any(issubclass(one, kind) for kind, _, _ in TABLE)}

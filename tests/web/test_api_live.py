@@ -34,7 +34,7 @@ async def test_changes_of_runs_are_followed(database_url):
 
 
 @pytest.mark.parametrize("name", ["%00", "", "w" * 201])
-async def test_runs_of_what_can_be_no_workflow_are_not_followed_in_silence(database_url, name):
+async def test_following_runs_of_an_invalid_workflow_name_is_refused(database_url, name):
     async with served(database_url) as made:
         for path in ("/v1/live", "/v1/runs"):
             answer = await made.call("GET", f"{path}?workflow={name}")
@@ -42,7 +42,7 @@ async def test_runs_of_what_can_be_no_workflow_are_not_followed_in_silence(datab
             assert (answer.status_code, wrong["place"], wrong["field"]) == (422, "query", "workflow")
 
 
-async def test_whoever_left_and_comes_back_gets_what_it_missed(database_url):
+async def test_a_follower_that_reconnects_gets_the_changes_that_it_missed(database_url):
     async with served(database_url) as made, listening(made.app) as address:
         async with followed(address, "/v1/live") as events:
             place = (await anext(events)).id
@@ -57,7 +57,7 @@ async def test_whoever_left_and_comes_back_gets_what_it_missed(database_url):
 
 
 @pytest.mark.parametrize("id", ["nonsense", "00000000-1", "-", "٣"])
-async def test_whoever_comes_back_to_another_server_is_told_to_list_again(database_url, id):
+async def test_a_follower_that_reconnects_to_another_server_is_told_to_list_again(database_url, id):
     async with served(database_url) as made:
         live = LiveRuns(made.client, pause=0.01)
         changes = live.follow(id)
@@ -65,7 +65,7 @@ async def test_whoever_comes_back_to_another_server_is_told_to_list_again(databa
         await changes.aclose()  # type: ignore[attr-defined]
 
 
-async def test_whoever_missed_more_than_is_kept_is_told_to_list_again(database_url):
+async def test_a_follower_that_missed_more_than_is_kept_is_told_to_list_again(database_url):
     async with served(database_url) as made:
         live = LiveRuns(made.client, pause=0.01, kept=3)
         changes = live.follow(None)
@@ -97,7 +97,7 @@ async def test_followers_that_come_at_once_are_told_each_change_once(database_ur
             await one.aclose()  # type: ignore[attr-defined]
 
 
-def test_followers_come_at_once_in_one_event_loop_after_another(database_url):
+def test_many_followers_at_once_are_served_in_one_event_loop_after_another(database_url):
     client = AsyncClient(database_url)
     live = LiveRuns(client)
 
@@ -112,7 +112,7 @@ def test_followers_come_at_once_in_one_event_loop_after_another(database_url):
     asyncio.run(client.close())
 
 
-async def test_nobody_looks_while_nobody_follows(database_url):
+async def test_the_database_is_not_asked_while_nobody_follows(database_url):
     async with served(database_url) as made:
         live = LiveRuns(made.client, pause=0.01)
         names = {task.get_name() for task in asyncio.all_tasks()}
@@ -127,7 +127,7 @@ async def test_nobody_looks_while_nobody_follows(database_url):
         assert live.followers == 0
 
 
-async def test_whoever_leaves_takes_nothing_from_those_who_stay(database_url):
+async def test_a_follower_that_leaves_does_not_disturb_the_others(database_url):
     async with AsyncClient(database_url) as client:
         live = LiveRuns(client, pause=0.01)
         stays, leaves = live.follow(None), live.follow(None)
@@ -170,7 +170,7 @@ async def test_followers_end_with_the_client(database_url):
             await following
 
 
-async def test_a_run_that_was_deleted_is_told(database_url):
+async def test_followers_are_told_of_a_deleted_run(database_url):
     async with served(database_url) as made:
         run = await made.client.start("approval", "ann")
         await made.stage.until_waiting(run)
@@ -184,7 +184,7 @@ async def test_a_run_that_was_deleted_is_told(database_url):
         await changes.aclose()  # type: ignore[attr-defined]
 
 
-async def test_whoever_follows_one_workflow_is_not_told_what_was_deleted_of_others(database_url):
+async def test_a_follower_of_one_workflow_is_not_told_of_deleted_runs_of_others(database_url):
     async with served(database_url) as made, listening(made.app) as address:
         other = await made.client.start("approval", "ann", delay="1h")
         own = await made.client.start("checkout", "4711", delay="1h")
@@ -199,7 +199,7 @@ async def test_whoever_follows_one_workflow_is_not_told_what_was_deleted_of_othe
                 assert (one.kind, one.data["id"]) == ("run", own.id)
 
 
-async def test_runs_that_many_newer_ones_have_crowded_out_are_told_when_they_end(database_url):
+async def test_followers_are_told_when_a_run_ends_that_newer_runs_have_crowded_out(database_url):
     async with served(database_url) as made:
         runs = [await made.client.start("approval", str(number)) for number in range(12)]
         for run in runs:
@@ -219,7 +219,7 @@ async def test_runs_that_many_newer_ones_have_crowded_out_are_told_when_they_end
         await changes.aclose()  # type: ignore[attr-defined]
 
 
-async def test_more_ends_at_once_than_can_be_asked_about_are_a_reset(database_url, monkeypatch):
+async def test_too_many_ends_at_once_tell_followers_to_list_again(database_url, monkeypatch):
     monkeypatch.setattr("holdfast.web.live.GONE", 1)
     async with AsyncClient(database_url) as client:
         runs = [await client.start(checkout, "a", delay="1h") for _ in range(4)]
@@ -234,7 +234,7 @@ async def test_more_ends_at_once_than_can_be_asked_about_are_a_reset(database_ur
         assert live.followed == 1
 
 
-async def test_runs_of_one_moment_that_come_on_other_pages_are_not_taken_for_gone(database_url, monkeypatch):
+async def test_runs_created_at_one_moment_that_change_pages_are_not_taken_for_deleted(database_url, monkeypatch):
     monkeypatch.setattr("holdfast.web.live.GONE", 0)
     async with AsyncClient(database_url) as client:
         await client.start_many(checkout, [("a",)] * 9, delay="1h")
@@ -244,7 +244,7 @@ async def test_runs_of_one_moment_that_come_on_other_pages_are_not_taken_for_gon
         assert live.changes == ()
 
 
-async def test_of_more_live_runs_than_are_followed_the_oldest_are_forgotten(database_url):
+async def test_the_oldest_live_runs_are_forgotten_when_there_are_too_many_to_follow(database_url):
     async with AsyncClient(database_url) as client:
         for _ in range(4):
             await client.start(checkout, "a", delay="1h")
@@ -265,7 +265,7 @@ DEEDS = st.lists(
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(DEEDS, st.sampled_from([1, 2, 5]), st.sampled_from([1, 3]))
-def test_whatever_happens_the_last_that_is_told_of_a_run_is_how_it_is(deeds, live_page, others):
+def test_the_last_change_told_of_a_run_is_always_its_actual_state(deeds, live_page, others):
     async def play() -> None:
         async with AsyncClient("sqlite:///:memory:") as client:
             ids = [(await client.start(checkout, "a", delay="1h")).id for _ in range(5)]

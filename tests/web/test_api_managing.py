@@ -110,7 +110,7 @@ async def test_a_run_is_forked_from_the_start_with_other_arguments(database_url)
         assert (await other.result("60s"))["payment"] == "charged 4712"
 
 
-async def test_a_run_is_forked_as_it_was_where_nothing_else_is_said(database_url):
+async def test_a_fork_without_options_repeats_the_run_as_it_was(database_url):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "4711")
         await run.wait("60s")
@@ -128,7 +128,7 @@ async def asks() -> str | None:
     return await asked()
 
 
-async def test_a_fork_may_say_that_a_step_came_to_nothing(database_url):
+async def test_a_fork_may_give_a_step_null_as_its_result(database_url):
     async with served(database_url, asks) as made:
         run = await made.client.start(asks)
         await run.wait("60s")
@@ -137,7 +137,7 @@ async def test_a_fork_may_say_that_a_step_came_to_nothing(database_url):
 
 
 @pytest.mark.parametrize("body", [{"at": "nothing"}, {"result": 1}, {"result": None}])
-async def test_a_fork_that_can_not_be_names_the_field(database_url, body):
+async def test_an_invalid_fork_names_the_wrong_field(database_url, body):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "4711")
         await run.wait("60s")
@@ -152,7 +152,7 @@ async def test_a_run_is_paused_and_resumed(database_url):
         assert (await made.call("POST", f"/v1/runs/{run.id}/resume")).json()["paused"] is False
 
 
-async def test_of_a_run_that_has_continued_the_one_that_goes_on_is_paused_and_told(database_url):
+async def test_pausing_a_run_that_has_continued_pauses_and_names_the_live_run_of_its_chain(database_url):
     async with served(database_url, passes_on) as made:
         run = await made.client.start("passes_on", 1)
         await made.stage.until_status(run, RunStatus.CONTINUED)
@@ -195,7 +195,7 @@ async def twice() -> list[int]:
     return [await holdfast.wait_for_signal("n"), await holdfast.wait_for_signal("n")]
 
 
-async def test_the_same_idempotency_key_is_delivered_once(database_url):
+async def test_a_signal_with_the_same_idempotency_key_is_delivered_once(database_url):
     async with served(database_url, twice) as made:
         run = await made.client.start("twice")
         for number, key in ((1, "a"), (1, "a"), (2, "b")):
@@ -280,7 +280,7 @@ async def test_a_cursor_of_a_journal_skips_nothing_when_a_checkpoint_has_cut_old
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "", "1e3", "1-", "-", "1-2-3", "9" * 30, f"1-{'9' * 30}", "١-١"])
-async def test_a_cursor_that_is_none_is_400(database_url, cursor):
+async def test_an_invalid_cursor_of_a_journal_is_400(database_url, cursor):
     async with served(database_url) as made:
         run = await made.client.start("checkout", "4711")
         answer = await made.call("GET", f"/v1/runs/{run.id}/journal", params={"cursor": cursor})
@@ -299,7 +299,7 @@ async def test_a_cursor_that_is_none_is_400(database_url, cursor):
         ("GET", f"/v1/runs/RUN/values/{'v' * 201}", "name"),
     ],
 )
-async def test_what_can_be_no_name_in_a_path_is_refused_by_the_place_where_it_stands(database_url, method, path, field):
+async def test_an_invalid_name_in_a_path_is_refused_with_its_place_in_the_path(database_url, method, path, field):
     async with served(database_url) as made:
         run = await waiting(made)
         answer = await made.call(method, path.replace("RUN", run.id), None if method == "GET" else {})
@@ -307,7 +307,7 @@ async def test_what_can_be_no_name_in_a_path_is_refused_by_the_place_where_it_st
         assert (answer.status_code, wrong["place"], wrong["field"]) == (422, "path", field)
 
 
-async def test_steps_tell_what_became_of_each(database_url):
+async def test_the_steps_of_a_run_are_listed_with_their_outcomes(database_url):
     async with served(database_url) as made:
         done, failed = await made.client.start("checkout", "4711"), await made.client.start("checkout", "stolen")
         await done.wait("60s")
@@ -330,7 +330,7 @@ async def test_a_step_that_is_tried_again_says_which_attempt_comes_and_what_went
         assert step["error"] == {"type": "ConnectionError", "message": "no ship"}
 
 
-async def test_a_step_that_a_retry_of_its_run_opened_again_is_asked_for_and_no_longer_failed(database_url):
+async def test_a_failed_step_that_a_retry_of_its_run_opened_again_is_listed_as_open(database_url):
     async with served(database_url, patient) as made:
         run = await made.client.start("patient")
         await made.stage.until_waiting(run)
@@ -370,7 +370,7 @@ async def test_values_and_streams_are_listed_by_name_a_page_at_a_time(database_u
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "AA==", "_w==", "YQ", "%C3%BC"])
-async def test_a_cursor_of_names_that_is_none_is_refused(database_url, cursor):
+async def test_an_invalid_cursor_of_names_is_refused(database_url, cursor):
     async with served(database_url, shows) as made:
         run = await made.client.start(shows)
         answer = await made.call("GET", f"/v1/runs/{run.id}/values?cursor={cursor}")

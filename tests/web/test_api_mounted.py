@@ -18,7 +18,7 @@ from holdfast.web import AuditRecord, api, execute_app, new_key
 from tests.web.stage import HEADERS, KEY, listening, reached, served
 
 
-async def test_it_may_be_mounted_anywhere_and_ids_may_hold_slashes(database_url):
+async def test_the_api_may_be_mounted_anywhere_and_ids_may_hold_slashes(database_url):
     async with served(database_url) as made:
         mine = FastAPI()
         mine.mount("/internal/holdfast", made.app)
@@ -31,7 +31,7 @@ async def test_it_may_be_mounted_anywhere_and_ids_may_hold_slashes(database_url)
             assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
-async def test_mounted_it_is_guarded_as_it_is_alone(database_url):
+async def test_a_mounted_api_is_guarded_as_one_that_stands_alone(database_url):
     async with served(database_url, keys=[KEY]) as made:
         mine = FastAPI()
         mine.mount("/h", made.app)
@@ -41,7 +41,7 @@ async def test_mounted_it_is_guarded_as_it_is_alone(database_url):
             assert (await http.get("/h/v1/runs", headers=HEADERS)).status_code == 200
 
 
-async def test_a_name_in_the_path_that_it_is_mounted_at_is_none_of_its_own(database_url):
+async def test_a_parameter_in_the_mount_path_is_not_taken_for_one_of_the_api(database_url):
     records: list[AuditRecord] = []
     async with served(database_url, audit=records.append) as made:
         mine = FastAPI()
@@ -54,7 +54,7 @@ async def test_a_name_in_the_path_that_it_is_mounted_at_is_none_of_its_own(datab
 
 
 @pytest.mark.parametrize("root", ["/", "/h", "/api"])
-async def test_behind_a_proxy_that_cuts_its_prefix_off_health_needs_no_key(database_url, root):
+async def test_health_needs_no_key_behind_a_proxy_that_strips_the_prefix(database_url, root):
     async with served(database_url, keys=[KEY]) as made:
         transport = httpx.ASGITransport(made.app, root_path=root, client=("127.0.0.1", 4711))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -62,7 +62,7 @@ async def test_behind_a_proxy_that_cuts_its_prefix_off_health_needs_no_key(datab
             assert got == [200, 401]
 
 
-async def test_over_an_address_it_opens_a_client_and_closes_it(database_url):
+async def test_an_api_made_with_a_url_opens_and_closes_its_own_client(database_url):
     app = api(database_url)
     async with listening(app) as address, httpx.AsyncClient(timeout=60) as http:
         assert (await http.get(f"{address}/v1/runs")).json() == {"runs": [], "next": None}
@@ -70,7 +70,7 @@ async def test_over_an_address_it_opens_a_client_and_closes_it(database_url):
         await app.state.holdfast.client.workers()
 
 
-async def test_one_that_was_served_and_that_nobody_has_any_more_is_freed(database_url):
+async def test_an_api_that_was_served_and_is_no_longer_referenced_is_freed(database_url):
     async with served(database_url) as made:
         for path in ("/docs", "/v1/runs"):
             assert (await made.http.get(path)).status_code == 200
@@ -80,14 +80,14 @@ async def test_one_that_was_served_and_that_nobody_has_any_more_is_freed(databas
     assert kept() is None
 
 
-async def test_a_client_that_was_given_is_left_open(database_url):
+async def test_an_api_leaves_a_given_client_open(database_url):
     async with AsyncClient(database_url) as client:
         async with listening(api(client)):
             pass
         assert await client.workers() == []
 
 
-async def test_the_description_is_there_for_whoever_may_read(database_url):
+async def test_the_openapi_description_is_served_to_keys_that_may_read(database_url):
     async with served(database_url) as made:
         assert (await made.call("GET", "/docs")).status_code == 200
         described = (await made.call("GET", "/v1/openapi.json")).json()
@@ -97,7 +97,7 @@ async def test_the_description_is_there_for_whoever_may_read(database_url):
     assert secured["paths"]["/healthz"]["get"]["security"] == []
 
 
-def test_no_parameter_is_null_where_there_is_only_text():
+def test_no_parameter_of_the_openapi_description_may_be_null():
     paths = api("sqlite:///:memory:").openapi()["paths"]
     parameters = [
         one for path in paths.values() for operation in path.values() for one in operation.get("parameters", ())
@@ -136,7 +136,7 @@ def test_every_operation_below_v1_declares_what_the_edge_may_answer():
         {"keys": [b"ci:read"]},
     ],
 )
-def test_an_option_that_can_not_be_is_refused_where_it_is_written(options):
+def test_an_invalid_option_of_the_api_is_refused_when_it_is_made(options):
     with pytest.raises(DefinitionError):
         api("sqlite:///:memory:", **options)
 

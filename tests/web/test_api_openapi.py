@@ -32,14 +32,14 @@ valid = schemathesis.openapi.from_dict(
 # /v1/live does not end by itself.
 @schema.exclude(path="/v1/live").parametrize()
 @FEW
-def test_the_description_is_true(case: Any, server: Server) -> None:
+def test_answers_conform_to_the_openapi_description(case: Any, server: Server) -> None:
     assert case.call_and_validate(base_url=server.address, headers=HEADERS, timeout=60).status_code < 500
 
 
 # A delete would leave nothing for the others.
 @valid.include(path_regex="{run_id}").exclude(method="DELETE").parametrize()
 @settings(FEW, max_examples=EXAMPLES // 3 or 3)
-def test_the_description_is_true_of_runs_that_there_are(case: Any, server: Server) -> None:
+def test_answers_about_existing_runs_conform_to_the_openapi_description(case: Any, server: Server) -> None:
     for run_id, workflow in RUNS.items():
         # A live run's stream stays open, and its result may be waited for longer than anybody here waits.
         if run_id != "waiting" or not case.path.endswith(("/stream", "/result")):

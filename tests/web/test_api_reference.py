@@ -21,13 +21,13 @@ def test_every_operation_is_on_the_page():
             assert f"<h3>{method.upper()} {path}</h3>" in text
 
 
-def test_every_shape_that_is_pointed_to_is_on_the_page():
+def test_every_referenced_schema_is_on_the_page():
     named = set(re.findall(r'href="#([^"]+)"', text))
     assert named
     assert named <= set(re.findall(r'id="([^"]+)"', text))
 
 
-def test_the_page_loads_nothing():
+def test_the_reference_page_loads_nothing():
     assert set(re.findall(r'(?:href|src)="([^#"][^"]*)"', text)) == {"v1/openapi.json"}
     assert not re.search(r"<script|<link|<img|@import|url\(|javascript:", text)
 
@@ -43,7 +43,7 @@ async def test_a_browser_is_told_to_take_nothing_but_the_page_and_its_style(data
     assert "style=" not in answer.text
 
 
-def test_what_a_description_says_is_text_and_no_markup():
+def test_descriptions_are_shown_as_text_and_not_as_markup():
     said = "<b>bold</b> & `<i>`"
     operation = {"summary": said, "description": said, "responses": {"200": {"description": said}}}
     made = page(

@@ -38,7 +38,7 @@ async def test_an_object_is_arguments_by_name_and_none_of_them_is_an_option(data
         assert (run["result"]["id"], run["input"]) == ("o-1", {"args": ["4711", "o-1"], "kwargs": {}})
 
 
-async def test_all_options_of_a_start_hold(database_url):
+async def test_all_options_of_a_start_reach_the_run(database_url):
     async with served(database_url) as api:
         body = {
             "input": ["4711"], "key": "order-1", "id": "my-run", "delay": "1h", "deadline": "2126-01-01T00:00:00Z",
@@ -70,7 +70,7 @@ async def test_a_second_start_with_a_key_is_ok_and_not_created(database_url):
         assert (second.json()["id"], second.json()["created"]) == (first.json()["id"], False)
 
 
-async def test_a_key_that_is_taken_is_a_conflict_where_that_is_asked_for(database_url):
+async def test_a_taken_key_is_a_conflict_if_the_start_asks_for_that(database_url):
     async with served(database_url) as api:
         await api.start("checkout", ["a"], key="k")
         answer = await api.call(
@@ -79,7 +79,7 @@ async def test_a_key_that_is_taken_is_a_conflict_where_that_is_asked_for(databas
         assert (answer.status_code, answer.json()["type"]) == (409, "urn:holdfast:problem:key-taken")
 
 
-async def test_a_workflow_or_a_version_that_nobody_has_is_not_found(database_url):
+async def test_a_workflow_or_version_that_no_worker_has_is_not_found(database_url):
     async with served(database_url) as api:
         unknown = await api.call("POST", "/v1/workflows/chekout/runs", {"input": []})
         version = await api.call("POST", "/v1/workflows/checkout/runs", {"input": ["a"], "version": "9"})
@@ -112,14 +112,14 @@ async def test_arguments_that_do_not_fit_are_refused_and_the_field_is_named(data
         ("input", "4711"),
     ],
 )
-async def test_a_field_that_can_not_be_taken_is_named(database_url, field, value):
+async def test_an_invalid_field_of_a_start_is_named(database_url, field, value):
     async with served(database_url) as api:
         answer = await api.call("POST", "/v1/workflows/checkout/runs", {"input": ["4711"], field: value})
         assert answer.status_code == 422
         assert {one["field"].partition(".")[0] for one in answer.json()["errors"]} == {field}
 
 
-async def test_a_duration_that_is_none_is_one_fault_that_says_what_was_expected(database_url):
+async def test_an_invalid_duration_is_one_fault_that_says_what_was_expected(database_url):
     async with served(database_url) as api:
         answer = await api.call("POST", "/v1/workflows/checkout/runs", {"input": ["4711"], "retention": "long"})
         reason = "expected a duration, as 1h30m, or seconds as a number"
@@ -142,7 +142,7 @@ async def test_a_run_is_found_below_its_own_workflow_only(database_url):
         assert (await api.call("GET", f"/v1/workflows/approval/runs/{run_id}")).status_code == 404
 
 
-async def test_a_run_that_there_is_not_is_not_found(database_url):
+async def test_an_unknown_run_is_not_found(database_url):
     async with served(database_url) as api:
         answer = await api.call("GET", "/v1/runs/nobody")
         assert (answer.status_code, answer.json()["type"]) == (404, "urn:holdfast:problem:run-not-found")
@@ -198,7 +198,7 @@ async def listed(api: Served, query: str, path: str = "/v1/runs") -> list[str]:
     return [run["id"] for run in answer.json()["runs"]]
 
 
-async def test_pages_hold_every_run_once_whatever_is_started_meanwhile(database_url):
+async def test_pages_list_every_run_once_though_others_are_started_meanwhile(database_url):
     async with served(database_url) as api:
         there = [await api.start("checkout", [str(number)]) for number in range(5)]
         seen, cursor = [], ""
@@ -267,7 +267,7 @@ async def test_runs_are_filtered_by_when_they_were_created(database_url):
         (f"input.text={'[' * 600}{']' * 600}", 422, "input.text"),
     ],
 )
-async def test_a_filter_that_can_not_be_is_named(database_url, query, status, field):
+async def test_an_invalid_filter_is_named(database_url, query, status, field):
     async with served(database_url) as api:
         answer = await api.call("GET", f"/v1/runs?{query}")
         assert answer.status_code == status
@@ -334,7 +334,7 @@ async def test_workers_are_listed_with_what_they_know(database_url):
         "/v1/workers?x=1",
     ],
 )
-async def test_a_parameter_that_there_is_not_is_refused_by_its_name(database_url, path):
+async def test_an_unknown_parameter_is_refused_by_its_name(database_url, path):
     async with served(database_url) as api:
         answer = await api.call("GET", path)
         assert (answer.status_code, answer.json()["type"]) == (422, "urn:holdfast:problem:unknown-parameter")
@@ -350,7 +350,7 @@ async def test_a_parameter_that_there_is_not_is_refused_by_its_name(database_url
         "/v1/live?workflow=checkout&workflow=approval",
     ],
 )
-async def test_a_parameter_that_can_t_be_repeated_and_is_is_refused_by_its_name(database_url, path):
+async def test_a_repeated_parameter_that_may_be_given_once_is_refused_by_its_name(database_url, path):
     """One of the two would be passed over in silence, and it might be the one that was meant."""
     async with served(database_url) as api:
         answer = await api.call("GET", path)
@@ -370,7 +370,7 @@ async def test_a_probe_of_health_may_say_what_it_likes(database_url):
         assert (await api.call("GET", "/healthz?verbose")).status_code == 200
 
 
-async def test_a_head_is_answered_as_a_get_is_without_what_it_holds(database_url):
+async def test_a_head_request_is_answered_as_a_get_without_its_body(database_url):
     async with served(database_url) as made, listening(made.app) as address:
         run_id = await made.ended("checkout", ["4711"])
         below = ("", "/result", "/steps", "/journal", "/explain", "/values", "/streams", "/values/none")

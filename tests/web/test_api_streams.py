@@ -55,7 +55,7 @@ async def test_a_run_is_followed_to_its_end(database_url):
         assert (last.kind, last.data) == ("end", {"id": run.id, "status": "completed"})
 
 
-async def test_proxies_are_told_to_keep_nothing_of_a_stream_and_to_hand_it_on_at_once(database_url):
+async def test_streams_tell_proxies_neither_to_cache_nor_to_buffer(database_url):
     async with served(database_url, going_on) as made:
         run = await made.client.start("going_on", 0)
         await run.wait("60s")
@@ -64,7 +64,7 @@ async def test_proxies_are_told_to_keep_nothing_of_a_stream_and_to_hand_it_on_at
         assert (answer.headers["cache-control"], answer.headers["x-accel-buffering"]) == ("no-store", "no")
 
 
-async def test_the_end_of_a_run_that_has_continued_is_how_the_last_one_of_its_chain_has_ended(database_url):
+async def test_a_followed_run_that_has_continued_ends_with_the_status_of_the_last_run_of_its_chain(database_url):
     async with served(database_url, going_on) as made, listening(made.app) as address:
         run = await made.client.start("going_on", 1)
         await run.wait("60s")
@@ -91,7 +91,7 @@ def test_streams_are_followed_in_one_event_loop_after_another(database_url):
     assert "event: end" in told[0]
 
 
-async def test_several_streams_resume_where_they_were(database_url):
+async def test_several_streams_followed_at_once_resume_where_they_were(database_url):
     async with served(database_url, counting) as made, listening(made.app) as address:
         run = await made.client.start("counting")
         for _ in range(3):
@@ -127,7 +127,7 @@ async def test_without_a_name_the_status_is_followed(database_url):
     "id",
     ["1", "numbers", "numbers=x", "numbers=-1", "other=1", "numbers=99999999999999999999", "%", "=1", "numbers=1&b"],
 )
-async def test_an_id_that_is_none_is_400(database_url, id):
+async def test_an_invalid_last_event_id_is_400(database_url, id):
     async with served(database_url, counting) as made:
         run = await made.client.start("counting")
         headers = {"Last-Event-ID": id}
@@ -135,7 +135,7 @@ async def test_an_id_that_is_none_is_400(database_url, id):
         assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "last-event-id")
 
 
-async def test_a_client_that_leaves_takes_everything_with_it(database_url):
+async def test_a_client_that_leaves_ends_all_that_its_stream_has_opened(database_url):
     async with served(database_url) as made, listening(made.app) as address:
         run = await made.client.start("approval", "ann")
         await made.stage.until_waiting(run)
@@ -186,11 +186,11 @@ async def test_a_quiet_stream_shows_that_it_is_alive():
     assert found[-1] == b"event: late\ndata: {}\n\n"
 
 
-async def test_no_line_break_gets_out_of_its_data():
+async def test_line_breaks_in_data_stay_within_their_event():
     assert event("e", {"text": "a\nevent: fake\r\n\u2028"}, id="1").count(b"\n") == 4
 
 
-async def test_a_client_that_can_not_be_written_to_is_gone():
+async def test_a_client_that_can_t_be_written_to_counts_as_gone():
     is_closed = False
     left = []
 
@@ -235,7 +235,7 @@ async def test_a_failure_of_one_source_ends_all():
     assert is_closed == [True]
 
 
-async def test_an_id_never_says_more_than_was_sent_by_then(database_url):
+async def test_an_event_id_never_covers_more_than_was_sent(database_url):
     # More items than are read ahead: what waits to be sent would be lost to whoever comes back.
     async with served(database_url, chatting) as made, listening(made.app) as address:
         run = await made.client.start("chatting")

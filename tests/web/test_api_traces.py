@@ -60,7 +60,7 @@ async def test_a_message_is_linked_with_whoever_sent_it_over_http(database_url):
 @pytest.mark.parametrize(
     "parent", ["", "nonsense", f"00-{'0' * 32}-{SPAN_ID}-01", f"ff-{TRACE_ID}-{SPAN_ID}-01", PARENT[:-3]]
 )
-async def test_a_trace_that_is_none_is_passed_over(database_url, parent):
+async def test_an_invalid_trace_header_is_ignored(database_url, parent):
     traces, _ = await started(database_url, traceparent=parent)
     assert traces.one("workflow.run").parent is None
 

@@ -95,7 +95,7 @@ async def test_a_run_that_has_ended_is_done_however_often_it_is_asked(database_u
         assert executed.count("c") == 1
 
 
-async def test_two_requests_at_once_execute_a_step_once(database_url):
+async def test_two_requests_at_once_execute_each_step_once(database_url):
     async with AsyncClient(database_url) as client:
         app = execute_app(worker(client))
         run = await client.start(checkout, "d")
@@ -130,7 +130,7 @@ async def test_a_run_that_the_worker_does_not_serve_is_not_found_and_says_what_i
 
 
 @pytest.mark.parametrize("path", ["", "/", "/execute", "/a/execute/", "/a/run", "/a%00b/execute"])
-async def test_a_path_that_names_no_run_is_not_found(database_url, path):
+async def test_a_path_without_a_run_id_is_not_found(database_url, path):
     async with AsyncClient(database_url) as client:
         answer = await call(execute_app(worker(client)), "POST", path, raw_path=path.encode())
         assert (answer.status, answer.body["detail"]) == (404, "expected a path that ends in {run_id}/execute")
@@ -145,7 +145,7 @@ async def test_another_method_is_not_allowed_and_the_right_one_is_named(database
         assert "g" not in executed
 
 
-async def test_it_may_stand_under_any_prefix_and_an_id_may_hold_a_slash(database_url):
+async def test_the_endpoint_may_have_any_prefix_and_an_id_may_hold_a_slash(database_url):
     async with AsyncClient(database_url) as client:
         run = await client.start(checkout, "h", id="orders/h")
         app = execute_app(worker(client))
@@ -169,7 +169,7 @@ async def test_a_database_that_is_away_is_for_the_caller_to_try_again(tmp_path):
     assert answer.headers[b"content-type"] == b"application/problem+json"
 
 
-async def test_a_server_s_beginning_and_end_are_answered(database_url):
+async def test_lifespan_events_of_the_server_are_answered(database_url):
     asked = deque([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
     sent = []
 
@@ -193,6 +193,6 @@ async def test_a_websocket_is_refused(database_url):
     assert sent == ["websocket.close"]
 
 
-def test_a_budget_that_is_none_is_refused_where_it_is_written(database_url):
+def test_an_invalid_budget_is_refused_when_the_endpoint_is_made(database_url):
     with pytest.raises(BadDuration):
         execute_app(worker(database_url), budget="soon")
