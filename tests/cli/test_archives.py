@@ -48,7 +48,7 @@ def test_an_export_has_a_line_for_each_run(client, tmp_path, capsys):
     assert capsys.readouterr().err == "exported 3 runs\n"
 
 
-def test_values_are_exported_as_every_program_reads_them(client, tmp_path):
+def test_values_are_exported_as_plain_json(client, tmp_path):
     holdfast.run(keeps_odd_things, key="odd")
     [line] = exported(tmp_path, "--key", "odd").read_text().splitlines()
     told = json.loads(line, parse_constant=pytest.fail)
@@ -136,7 +136,7 @@ def test_a_run_that_ended_before_it_began_comes_back(client, other_url):
         assert "because: enough" in str(other.explain(run.id))
 
 
-def test_empty_lines_mean_nothing(client, tmp_path, other_url):
+def test_empty_lines_of_an_archive_are_ignored(client, tmp_path, other_url):
     file = exported(tmp_path, "--status", "completed")
     file.write_text(f"\n{file.read_text('utf-8')}\n", "utf-8")
     assert main(["import", str(file), "--url", other_url]) == 0
@@ -202,7 +202,7 @@ def test_an_import_that_was_cut_off_is_finished_by_the_next(client, tmp_path, ot
         assert other.get_run(halve, key="first").result(timeout=0) == 25
 
 
-def test_a_live_run_of_that_id_is_left_alone_whatever_it_waits_for(client, other_url):
+def test_an_import_leaves_a_live_run_of_the_same_id_alone_whatever_it_waits_for(client, other_url):
     line = client.export(client.get_run(halve, key="first").id)
     with Client(other_url) as other:
         run = other.start(holds_on, id=client.get_run(halve, key="first").id)
@@ -212,7 +212,7 @@ def test_a_live_run_of_that_id_is_left_alone_whatever_it_waits_for(client, other
         assert run.refresh().status == "waiting"
 
 
-def test_a_run_that_is_started_while_one_of_its_id_is_imported_lives_on(client, other_url):
+def test_a_run_started_while_one_of_its_id_is_imported_lives_on(client, other_url):
     line = client.export(client.get_run(halve, key="first").id)
     with Client(other_url) as other:
         real = other.store.start_runs
@@ -228,7 +228,7 @@ def test_a_run_that_is_started_while_one_of_its_id_is_imported_lives_on(client, 
 
 
 @pytest.mark.parametrize(("answer", "told"), [(False, Imported.KNOWN), (StoreAway("locked"), None)])
-def test_an_end_that_was_not_written_is_not_called_imported(client, other_url, answer, told):
+def test_a_run_whose_end_was_not_written_is_not_counted_as_imported(client, other_url, answer, told):
     line = client.export(client.get_run(halve, key="first").id)
     with Client(other_url) as other:
 

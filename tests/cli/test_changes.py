@@ -23,7 +23,7 @@ def test_runs_are_cancelled_by_a_filter(client, say):
     assert (ours.refresh().status, other.refresh().status) == ("cancelled", "pending")
 
 
-def test_a_deed_to_many_runs_says_how_many_and_needs_an_answer(client, capsys):
+def test_a_command_on_many_runs_says_how_many_and_asks_for_confirmation(client, capsys):
     run = client.start(halve, 2)
     assert main(["cancel", "--all"]) == 2
     assert "Cancel 1 run?" in capsys.readouterr().err
@@ -48,18 +48,18 @@ def test_ctrl_c_instead_of_an_answer_changes_nothing_and_ends_as_ctrl_c_does(cli
 
 
 @pytest.mark.parametrize(("answer", "status", "code"), [("y\n", "cancelled", 0), ("n\n", "pending", 1)])
-def test_a_deed_to_many_runs_is_done_if_the_answer_is_yes(client, monkeypatch, capsys, answer, status, code):
+def test_a_command_on_many_runs_is_carried_out_if_the_answer_is_yes(client, monkeypatch, capsys, answer, status, code):
     run = client.start(halve, 2)
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     assert main(["cancel", "--all"]) == code
     assert run.refresh().status == status
 
 
-def test_nobody_is_asked_about_no_runs(client, say):
+def test_a_command_on_no_runs_asks_for_no_confirmation(client, say):
     assert json.loads(say("cancel", "--all", "--json")) == {"cancelled": 0}
 
 
-def test_runs_that_are_ended_by_force_are_told_as_ended(client, say):
+def test_runs_cancelled_by_force_are_reported_as_ended(client, say):
     client.start(halve, 2)
     assert say("cancel", "--all", "--force", "--yes") == "cancelled 1 run\n"
 
@@ -80,7 +80,7 @@ def test_failed_runs_are_retried_by_a_filter(client, say):
         ("delete", "waiting"),
     ],
 )
-def test_nobody_is_asked_about_runs_to_which_nothing_would_be_done(client, capsys, command, status):
+def test_a_command_asks_only_about_runs_that_it_would_change(client, capsys, command, status):
     holdfast.run(halve, 4, url=client.url)
     assert main([command, "--status", status, "--yes"]) == 2
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -95,7 +95,7 @@ def test_a_run_is_forked_with_another_input(client, say):
     assert json.loads(say("show", new, "--json"))["input"] == {"args": [5], "kwargs": {}}
 
 
-def test_a_run_is_forked_as_if_a_step_had_come_to_something_else(client, say):
+def test_a_run_is_forked_with_another_result_of_a_step(client, say):
     holdfast.run(halve, 4, url=client.url, key="first")
     old = client.get_run(halve, key="first")
     told = json.loads(say("fork", old.id, "--at", "divide", "--result", "7", "--json"))
@@ -118,7 +118,7 @@ def test_runs_are_paused_and_resumed_by_a_filter(client, say):
     assert say("resume", "--workflow", "halve", "--yes") == "resumed 1 run\n"
 
 
-def test_one_run_that_cannot_be_paused_does_not_keep_the_others_from_it(client, capsys):
+def test_a_run_that_cannot_be_paused_does_not_keep_the_others_from_being_paused(client, capsys):
     run = client.start(halve, 2)
     assert main(["pause", "nobody", run.id]) == 1
     seen = capsys.readouterr()
@@ -135,12 +135,12 @@ def test_one_run_that_is_not_there_does_not_keep_the_others_from_being_cancelled
     assert (first.refresh().status, second.refresh().status) == ("cancelled", "cancelled")
 
 
-def test_a_run_that_is_named_twice_is_told_once(client, say):
+def test_a_run_that_is_named_twice_is_reported_once(client, say):
     run = client.start(halve, 2)
     assert [one["id"] for one in json.loads(say("cancel", run.id, run.id, "--json"))] == [run.id]
 
 
-def test_what_became_of_each_run_that_was_to_be_cancelled_is_told_as_json(client, capsys):
+def test_cancel_reports_the_outcome_of_each_run_as_json(client, capsys):
     run = client.start(halve, 2)
     assert main(["cancel", "nobody", run.id, "--json"]) == 1
     missing, cancelled = json.loads(capsys.readouterr().out)
@@ -148,7 +148,7 @@ def test_what_became_of_each_run_that_was_to_be_cancelled_is_told_as_json(client
     assert (cancelled["id"], cancelled["sent"], "error" in cancelled) == (run.id, True, False)
 
 
-def test_a_run_that_cannot_be_retried_leaves_the_ids_of_the_others_told(client, capsys):
+def test_ids_of_retries_are_printed_though_one_run_cannot_be_retried(client, capsys):
     first, second = failed(client), failed(client)
     assert main(["retry", first, "nobody", second]) == 1
     seen = capsys.readouterr()
@@ -184,13 +184,13 @@ def test_old_runs_are_pruned_into_an_archive(client, say, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["prune", "--older-than"], ["runs", "--since"]], ids=" ".join)
-def test_a_duration_that_is_too_long_is_told_how_long_it_may_be(command, capsys):
+def test_a_duration_that_is_too_long_is_refused_with_the_longest_allowed(command, capsys):
     assert main([*command, "9999999d"]) == 2
     # It stands in a box, whose lines are broken anywhere.
     assert "no more than a thousand years" in " ".join(capsys.readouterr().err.replace("│", "").split())
 
 
-def test_pruning_asks_about_what_has_ended_so_long_ago_by_the_database_s_clock(client, capsys, monkeypatch):
+def test_pruning_counts_runs_by_the_database_s_clock_before_it_asks(client, capsys, monkeypatch):
     failed(client)
     # The runs of this file have ended two hours from now.
     behind = time.time_ns
@@ -200,7 +200,7 @@ def test_pruning_asks_about_what_has_ended_so_long_ago_by_the_database_s_clock(c
     assert client.count(holdfast.RunFilter()) == 1
 
 
-def test_no_more_is_pruned_than_was_asked_about(client, monkeypatch):
+def test_pruning_deletes_no_more_runs_than_it_asked_about(client, monkeypatch):
     failed(client)
 
     def confirm(question: str, yes: bool) -> None:
@@ -212,7 +212,7 @@ def test_no_more_is_pruned_than_was_asked_about(client, monkeypatch):
     assert client.count(holdfast.RunFilter()) == 1
 
 
-def test_pruning_asks_first(client, capsys):
+def test_pruning_asks_for_confirmation(client, capsys):
     failed(client)
     assert main(["prune", "--older-than", "0s"]) == 2
     assert "Delete 1 run that ended" in capsys.readouterr().err
@@ -237,7 +237,7 @@ def drive(client: Client, run_id: str) -> str:
     return asyncio.run(turns())
 
 
-def test_messages_reach_a_run(client, say, monkeypatch):
+def test_signals_events_and_hook_payloads_reach_a_run(client, say, monkeypatch):
     run = client.start(waits)
     assert say("signal", run.id, "go", "--payload", '{"by": "me"}') == f"sent go to run {run.id}\n"
     assert say("publish", "news", "--payload", "[1]") == "published news\n"
@@ -257,12 +257,12 @@ def test_a_message_with_an_id_is_delivered_once(client, say):
 
 
 @pytest.mark.parametrize("given", ["NaN", '{"price": Infinity}', "-Infinity", "[1e400]"])
-def test_what_json_has_no_number_for_is_refused_and_not_sent_as_null(client, capsys, given):
+def test_a_number_that_json_lacks_is_refused_and_not_sent_as_null(client, capsys, given):
     run = client.start(halve, 2, delay="1h")
     assert main(["signal", run.id, "go", "--payload", given]) == 2
     assert "is no number in JSON" in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_token_that_is_none_is_refused(client, capsys):
+def test_an_invalid_token_of_a_hook_is_refused(client, capsys):
     assert main(["hook", "nonsense"]) == 1
     assert capsys.readouterr().err.startswith("holdfast: ")

@@ -57,20 +57,20 @@ def test_migrate_sql_prints_statements_and_touches_no_database(tmp_path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_migrate_sql_prints_what_a_schema_of_a_number_lacks(capsys):
+def test_migrate_sql_prints_what_a_schema_of_a_given_version_lacks(capsys):
     assert main(["migrate", "--sql", "--from", "1"]) == 0
     assert "create table runs" not in capsys.readouterr().out.lower()
 
 
 @pytest.mark.parametrize("number", ["99", "9999"])
-def test_migrate_sql_refuses_a_number_that_no_schema_of_this_version_has(number, capsys):
+def test_migrate_sql_refuses_an_unknown_schema_version(number, capsys):
     assert main(["migrate", "--sql", "--from", number]) == 1
     seen = capsys.readouterr()
     assert seen.out == ""
     assert f"its schema is number {number}, and this Holdfast knows up to " in seen.err
 
 
-def test_from_without_sql_is_refused_for_the_database_knows_better(tmp_path, monkeypatch, capsys):
+def test_migrate_refuses_from_without_sql(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["migrate", "--from", "1"]) == 2
     assert "it goes with --sql" in capsys.readouterr().err
@@ -97,14 +97,14 @@ def test_a_database_that_cannot_be_opened_is_an_error_on_stderr(tmp_path, capsys
     ],
     ids=" ".join,
 )
-def test_a_command_that_asks_a_database_that_is_not_there_names_it_and_makes_none(arguments, tmp_path, capsys):
+def test_a_command_on_a_missing_database_names_it_and_creates_none(arguments, tmp_path, capsys):
     assert main([*arguments, "--url", f"sqlite:///{tmp_path / 'mistyped.db'}"]) == 3
     assert f"there is no database {tmp_path / 'mistyped.db'}; " in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("arguments", [["runs"], ["start", "order"], ["migrate"]], ids=" ".join)
-def test_where_the_folder_is_missing_it_is_the_folder_that_is_told(arguments, tmp_path, capsys):
+def test_a_missing_folder_of_a_database_is_named_as_such(arguments, tmp_path, capsys):
     assert main([*arguments, "--url", f"sqlite:///{tmp_path / 'mistyped' / 'shop.db'}"]) == 3
     told = capsys.readouterr().err
     assert f"there is no folder {tmp_path / 'mistyped'}; create it" in told
@@ -153,7 +153,7 @@ def test_where_the_folder_is_missing_it_is_the_folder_that_is_told(arguments, tm
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )
-def test_wrong_usage_is_told_from_a_refusal_by_its_exit_code(arguments, tmp_path, monkeypatch, capsys):
+def test_wrong_usage_and_a_refusal_have_different_exit_codes(arguments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     seen = capsys.readouterr()
@@ -185,7 +185,7 @@ def test_a_duration_may_be_given_in_seconds(database_url):
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )
-def test_a_name_or_an_option_that_can_not_be_one_is_wrong_usage(arguments, client, capsys):
+def test_an_invalid_name_or_option_is_wrong_usage(arguments, client, capsys):
     client.workers()
     assert main(arguments) == 2
     assert "expected" in capsys.readouterr().err
@@ -258,7 +258,7 @@ def test_serve_without_its_extra_says_how_to_install_it_and_makes_no_database(pa
     assert not [*tmp_path.iterdir()]
 
 
-def test_serve_that_can_not_listen_says_so_and_makes_no_database(tmp_path, capsys):
+def test_serve_on_a_port_that_can_t_be_had_says_so_and_creates_no_database(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["serve", "--url", f"sqlite:///{tmp_path}/holdfast.db", "--listen", str(port)]) == 1
@@ -295,7 +295,7 @@ def test_a_stdout_that_is_closed_is_no_error(client, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("command", "expected"), [("show", "\\u2192 '\\xfc'"), ("values", '"\\u00fc"')])
-def test_what_an_encoding_can_not_write_is_escaped(database_url, monkeypatch, command, expected):
+def test_characters_that_an_encoding_lacks_are_escaped(database_url, monkeypatch, command, expected):
     with Client(database_url) as client:
         run = client.start(says_it)
         asyncio.run(Worker(database_url, workflows=[says_it]).drive(run.id))

@@ -71,7 +71,7 @@ def test_a_namespace_of_the_settings_holds_for_every_command(place, capsys):
     ],
     ids=lambda text: text.split()[0],
 )
-def test_a_wrong_setting_is_told_with_its_file_its_key_and_what_was_expected(place, capsys, text, told):
+def test_a_wrong_setting_is_reported_with_its_file_key_and_expectation(place, capsys, text, told):
     (place / "holdfast.toml").write_text(f"{text}\n")
     assert main(["runs"]) == 2
     seen = capsys.readouterr()
@@ -80,27 +80,27 @@ def test_a_wrong_setting_is_told_with_its_file_its_key_and_what_was_expected(pla
     assert len(seen.err.splitlines()) == 1
 
 
-def test_a_key_of_a_table_is_named_whole(place, capsys):
+def test_a_key_in_a_table_is_named_in_full(place, capsys):
     (place / "pyproject.toml").write_text("[tool.holdfast]\nconcurrency = 0\n")
     assert main(["runs"]) == 2
     assert "tool.holdfast.concurrency 0: expected" in capsys.readouterr().err
 
 
-def test_a_schema_that_can_not_be_one_is_refused_before_the_database_is_asked(place, capsys, monkeypatch):
+def test_an_invalid_schema_name_is_refused_before_the_database_is_asked(place, capsys, monkeypatch):
     monkeypatch.setenv("HOLDFAST_URL", "postgresql://nowhere/x")
     monkeypatch.setenv("HOLDFAST_SCHEMA", "My Shop")
     assert main(["runs"]) == 2
     assert "the environment variable HOLDFAST_SCHEMA 'My Shop': expected lower-case" in capsys.readouterr().err
 
 
-def test_a_wrong_variable_is_told_by_its_name(place, capsys, monkeypatch):
+def test_a_wrong_environment_variable_is_named(place, capsys, monkeypatch):
     monkeypatch.setenv("HOLDFAST_CONCURRENCY", "many")
     assert main(["runs"]) == 2
     assert "the environment variable HOLDFAST_CONCURRENCY 'many'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["url = ['hunter2']", "api_keys = ['', 'hunter2']"])
-def test_what_may_be_secret_is_not_shown(place, capsys, text):
+def test_settings_that_may_be_secret_are_not_shown(place, capsys, text):
     (place / "holdfast.toml").write_text(f"{text}\n")
     assert main(["runs"]) == 2
     assert "hunter2" not in capsys.readouterr().err
@@ -128,7 +128,7 @@ def test_the_codec_of_the_settings_reads_what_was_encrypted(place, capsys, monke
 
 
 @pytest.mark.parametrize("name", ["storage_of_whispers", "storage_of_whispers:other", "nowhere_at_all:codec", ":codec"])
-def test_a_codec_that_is_none_is_refused(place, capsys, monkeypatch, name):
+def test_a_codec_setting_that_names_no_codec_is_refused(place, capsys, monkeypatch, name):
     monkeypatch.setattr(sys, "path", list(sys.path))
     (place / "storage_of_whispers.py").write_text(STORAGE)
     (place / "holdfast.toml").write_text(f'codec = "{name}"\n')
@@ -138,7 +138,7 @@ def test_a_codec_that_is_none_is_refused(place, capsys, monkeypatch, name):
     assert "workflows" not in told
 
 
-def test_a_working_directory_that_is_gone_is_told_as_what_it_is(place, capsys, monkeypatch):
+def test_a_working_directory_that_is_gone_is_reported_as_such(place, capsys, monkeypatch):
     gone = place / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -147,7 +147,7 @@ def test_a_working_directory_that_is_gone_is_told_as_what_it_is(place, capsys, m
     assert capsys.readouterr().err == "holdfast: the working directory is not there any more; change to one that is\n"
 
 
-def test_a_folder_in_the_place_of_a_database_is_told_as_what_it_is(place, capsys):
+def test_a_folder_in_the_place_of_a_database_is_reported_as_such(place, capsys):
     (place / "shop.db").mkdir()
     assert main(["runs", "--url", f"sqlite:///{place / 'shop.db'}"]) == 3
     assert capsys.readouterr().err.endswith("shop.db is a folder; name a file in it\n")

@@ -19,7 +19,7 @@ def damaged(client) -> str:
     return run_id
 
 
-def test_why_and_show_tell_what_there_is(damaged, capsys):
+def test_why_and_show_print_what_is_readable_of_a_run_with_a_damaged_journal(damaged, capsys):
     assert main(["why", damaged]) == 0
     assert "failed at" in capsys.readouterr().out
     assert main(["show", damaged]) == 0
@@ -28,12 +28,12 @@ def test_why_and_show_tell_what_there_is(damaged, capsys):
     assert f"the journal of run {damaged} can't be read at row 0" in shown.err
 
 
-def test_its_journal_is_refused_with_the_run_and_the_row(damaged, capsys):
+def test_printing_a_damaged_journal_fails_with_the_run_and_the_row(damaged, capsys):
     assert main(["journal", damaged]) == 1
     assert f"the journal of run {damaged} can't be read at row 0" in capsys.readouterr().err
 
 
-def test_a_prune_says_which_run_it_leaves(damaged, client, capsys, tmp_path):
+def test_a_prune_names_the_run_with_a_damaged_journal_that_it_leaves(damaged, client, capsys, tmp_path):
     other = failed(client)
     assert main(["prune", "--older-than", "0s", "--archive", str(tmp_path / "old.jsonl"), "--yes", "--json"]) == 0
     seen = capsys.readouterr()
@@ -44,7 +44,7 @@ def test_a_prune_says_which_run_it_leaves(damaged, client, capsys, tmp_path):
     assert client.count(holdfast.RunFilter()) == 1
 
 
-def test_an_export_of_all_leaves_it_out_and_says_so(damaged, client, capsys):
+def test_an_export_of_all_runs_leaves_out_one_with_a_damaged_journal_and_says_so(damaged, client, capsys):
     other = failed(client)
     assert main(["export"]) == 0
     seen = capsys.readouterr()
@@ -53,7 +53,7 @@ def test_an_export_of_all_leaves_it_out_and_says_so(damaged, client, capsys):
     assert main(["export", damaged]) == 1
 
 
-def test_a_replay_says_which_it_is_and_replays_the_others(damaged, client, capsys):
+def test_a_replay_names_the_run_with_a_damaged_journal_and_replays_the_others(damaged, client, capsys):
     other = failed(client)
     chosen = ["--status", "failed", "--code", "tests.cli.halving", "--json"]
     assert main(["replay", *chosen]) == 1

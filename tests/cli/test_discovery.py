@@ -69,7 +69,7 @@ def test_a_file_in_a_package_has_its_name_in_the_package(write):
 
 @pytest.mark.parametrize("files", [["shop/__init__.py"], []], ids=["a package", "a folder"])
 @pytest.mark.parametrize("target", ["shop", "shop/", "./shop"])
-def test_of_a_package_or_folder_every_module_is_loaded_by_the_same_name(write, files, target):
+def test_every_module_of_a_package_or_folder_is_loaded_by_the_same_name(write, files, target):
     for file in files:
         write(file)
     write("shop/orders.py", flow("order"))
@@ -78,7 +78,7 @@ def test_of_a_package_or_folder_every_module_is_loaded_by_the_same_name(write, f
     assert sorted(modules(found)) == ["shop.deep.returns", "shop.orders"]
 
 
-def test_a_folder_whose_name_is_no_module_s_holds_modules_all_the_same(write):
+def test_modules_are_found_in_a_folder_whose_name_can_t_be_a_module_s(write):
     write("my-flows/orders.py", flow("order"))
     assert modules(discover(["my-flows"])) == ["orders"]
 
@@ -92,7 +92,7 @@ def test_links_to_a_folder_above_are_not_followed(write, place):
     assert modules(discover(["jobs"])) == ["jobs.deeper.daily"]
 
 
-def test_what_is_ignored_is_not_loaded(write):
+def test_ignored_files_are_not_loaded(write):
     write("shop/orders.py", flow("order"))
     write("shop/test_orders.py", "raise AssertionError")
     write("shop/tests/more.py", "raise AssertionError")
@@ -107,7 +107,7 @@ def test_without_targets_the_workflows_of_the_working_directory_are_found(write,
     assert names(discover()) == ["order"]
 
 
-def test_without_targets_the_directory_of_the_settings_is_looked_at_last(write, place):
+def test_the_directory_of_the_settings_is_searched_last_without_targets(write, place):
     write("workflows/orders.py", flow("order"))
     (place / "deep").mkdir()
     assert names(discover(directory=place / "deep", home=place)) == ["order"]
@@ -119,7 +119,7 @@ def test_modules_are_found_from_the_directory_of_the_settings(write, place):
     assert names(discover(["shop.orders"], directory=place / "deep", home=place)) == ["order"]
 
 
-def test_nothing_found_says_what_to_do(place):
+def test_finding_no_workflow_is_an_error_with_advice(place):
     with pytest.raises(DefinitionError, match=r"no package or folder 'workflows'; name a module.*holdfast\.toml"):
         discover()
 
@@ -135,7 +135,7 @@ def test_two_targets_may_lead_to_the_same_workflow(write):
     assert names(discover(["shop", "shop/orders.py", "shop.orders:order"])) == ["order"]
 
 
-def test_resources_are_found_also_where_the_steps_come_from(write):
+def test_resources_are_found_in_modules_that_steps_come_from(write):
     write(
         "shop/steps.py",
         """
@@ -155,12 +155,12 @@ def test_resources_are_found_also_where_the_steps_come_from(write):
     assert [one.name for one in found.resources] == ["till"]
 
 
-def test_middleware_is_what_a_module_lists_by_that_name(write):
+def test_middleware_is_found_as_a_module_s_list_of_that_name(write):
     write("orders.py", flow("order") + "def timed(info): ...\nmiddleware = [timed]\n")
     assert [one.__name__ for one in discover(["orders"]).middleware] == ["timed"]
 
 
-def test_middleware_that_is_something_else_is_refused(write):
+def test_middleware_that_is_no_list_of_middleware_is_refused(write):
     write("orders.py", flow("order") + "middleware = 3\n")
     with pytest.raises(DefinitionError, match=r"`middleware` in orders \(orders.py\): expected a list"):
         discover(["orders"])
@@ -185,7 +185,7 @@ def test_two_workflows_of_one_name_are_named_with_their_files_and_lines(write):
         discover(["orders", "refunds"])
 
 
-def test_one_file_under_two_names_is_told_from_two_workflows(write, place):
+def test_one_file_loaded_under_two_names_is_reported_as_loaded_twice(write, place):
     write("shop/orders.py", flow("order"))
     write("main.py", "import sys\nsys.path.insert(0, 'shop')\nfrom orders import order\nimport shop.orders\n")
     with pytest.raises(DuplicateWorkflow, match=r"loaded twice, as orders and as shop\.orders"):
@@ -240,12 +240,12 @@ def test_a_file_whose_name_is_taken_is_refused(write):
 
 
 @pytest.mark.parametrize("target", ["a b", ":x", "a..b"])
-def test_a_word_that_is_no_target_is_refused(place, target):
+def test_an_invalid_target_is_refused(place, target):
     with pytest.raises(DefinitionError, match=r"is no target; expected module, module:attribute"):
         discover([target])
 
 
-def test_a_survey_lists_all_that_is_wrong_and_finds_the_rest(write):
+def test_a_survey_lists_every_module_that_can_t_be_loaded_and_finds_the_rest(write):
     write("jobs/good.py", flow("good"))
     write("jobs/bad.py", "import nowhere_at_all")
     write("jobs/worse.py", "1 / 0")
@@ -257,7 +257,7 @@ def test_a_survey_lists_all_that_is_wrong_and_finds_the_rest(write):
     ] * 3
 
 
-def test_a_survey_of_nothing_says_so(place):
+def test_a_survey_that_finds_no_workflow_says_so(place):
     found, problems = survey()
     assert names(found) == []
     assert len(problems) == 1

@@ -65,7 +65,7 @@ def test_a_sound_project_has_nothing_to_mend(doctor, project):
     assert found["settings file"][0]["told"] == str(project / "holdfast.toml")
 
 
-def test_nothing_is_created(doctor, project):
+def test_doctor_creates_no_database(doctor, project):
     _, found = doctor()
     assert states(found["database"]) == ["note"]
     assert not (project / "x.db").exists()
@@ -77,7 +77,7 @@ def test_a_schema_that_is_this_version_s_is_fine(doctor):
     assert (code, states(found["database"]), states(found["schema"])) == (0, ["ok"], ["ok"])
 
 
-def test_an_old_schema_is_to_be_migrated(doctor, project):
+def test_an_old_schema_is_reported_with_the_advice_to_migrate(doctor, project):
     (project / "x.db").touch()
     code, found = doctor()
     assert (code, states(found["schema"])) == (1, ["mend"])
@@ -95,12 +95,12 @@ def test_every_module_that_cannot_be_loaded_is_named_with_its_error(doctor, proj
     assert found["workflows"][0]["told"] == "good"
 
 
-def test_modules_need_not_be_loaded(doctor, project):
+def test_doctor_can_leave_modules_unloaded(doctor, project):
     (project / "jobs" / "bad.py").write_text("import nowhere_at_all\n")
     assert doctor("--no-modules")[0] == 0
 
 
-def test_two_workflows_of_one_name_are_told(doctor, project):
+def test_two_workflows_of_one_name_are_reported(doctor, project):
     (project / "jobs" / "twin.py").write_text(GOOD.format(name="good"))
     code, found = doctor()
     assert (code, states(found["duplicate workflow"])) == (1, ["mend"])
@@ -121,7 +121,7 @@ def test_a_url_that_names_no_store_is_a_wrong_setting(doctor, project, settings)
     assert (code, states(found["settings"])) == (1, ["mend"])
 
 
-def test_a_codec_that_is_not_there_is_told(doctor, project):
+def test_a_missing_codec_is_reported(doctor, project):
     with (project / "holdfast.toml").open("a") as file:
         file.write('codec = "storage:codec"\n')
     code, found = doctor()
@@ -131,7 +131,7 @@ def test_a_codec_that_is_not_there_is_told(doctor, project):
     assert (code, states(found["codec"])) == (0, ["ok"])
 
 
-def test_api_keys_that_cannot_be_read_are_told_and_not_shown(doctor, monkeypatch):
+def test_unreadable_api_keys_are_reported_and_not_shown(doctor, monkeypatch):
     monkeypatch.setenv("HOLDFAST_API_KEYS", f"ci:read:{'0' * 64},hf_ci_secret")
     code, found = doctor()
     assert (code, states(found["api_keys"])) == (1, ["mend"])
@@ -139,7 +139,7 @@ def test_api_keys_that_cannot_be_read_are_told_and_not_shown(doctor, monkeypatch
     assert "secret" not in found["api_keys"][0]["told"]
 
 
-def test_a_file_that_is_no_database_is_not_to_be_migrated(doctor, project):
+def test_a_file_that_is_no_database_is_reported_without_the_advice_to_migrate(doctor, project):
     (project / "x.db").write_text("not a database " * 100)
     code, found = doctor()
     assert (code, states(found["database"]), found["database"][0]["advice"]) == (1, ["mend"], None)
@@ -152,23 +152,23 @@ def test_a_path_in_a_url_is_the_file_that_it_means(doctor, project):
     assert (project / "a b.db").exists()
 
 
-def test_a_variable_that_is_like_no_setting_is_not_taken_for_one(doctor, monkeypatch):
+def test_an_environment_variable_unlike_any_setting_is_not_reported(doctor, monkeypatch):
     monkeypatch.setenv("HOLDFAST_FOO", "5")
     assert doctor()[1]["environment"][0]["advice"] == "unset it if it is not another program's"
 
 
-def test_a_variable_that_nobody_reads_is_told(doctor, monkeypatch):
+def test_an_unknown_environment_variable_is_reported(doctor, monkeypatch):
     monkeypatch.setenv("HOLDFAST_CONCURENCY", "5")
     code, found = doctor()
     assert (code, found["environment"][0]["advice"]) == (0, "did you mean HOLDFAST_CONCURRENCY?")
 
 
-def test_a_database_that_is_away_is_to_be_mended(doctor):
+def test_a_database_that_is_away_is_a_fault(doctor):
     code, found = doctor("--url", "postgresql://127.0.0.1:9/x")
     assert (code, states(found["database"])) == (1, ["mend"])
 
 
-def test_runs_that_nobody_serves_are_told(doctor, project):
+def test_runs_that_no_worker_serves_are_reported(doctor, project):
     with Client() as client:
         client.start(errand, delay="1h")
     code, found = doctor()
@@ -176,7 +176,7 @@ def test_runs_that_nobody_serves_are_told(doctor, project):
     assert "1 live run of 'errand', version '1', queue 'default'" in found["runs without a worker"][0]["told"]
 
 
-def test_runs_that_nobody_serves_are_told_by_workflow_and_queue(doctor, project):
+def test_runs_that_no_worker_serves_are_reported_by_workflow_and_queue(doctor, project):
     with Client() as client:
         for queue in ("mail", "default", "mail"):
             client.start(errand, delay="1h", queue=queue)
@@ -188,7 +188,7 @@ def test_runs_that_nobody_serves_are_told_by_workflow_and_queue(doctor, project)
     ]
 
 
-def test_it_says_that_it_has_not_looked_at_all_runs_where_there_are_more(project):
+def test_doctor_says_so_if_there_are_more_runs_than_it_looks_at(project):
     with Client() as client:
         client.start_many(errand, [()] * 3, delay="1h")
         found = {one.name: one for one in check_fleet(client, most=2)}
@@ -197,7 +197,7 @@ def test_it_says_that_it_has_not_looked_at_all_runs_where_there_are_more(project
         assert "live runs" not in {one.name for one in check_fleet(client, most=4)}
 
 
-def test_a_server_says_who_asks_and_what_time_it_is(doctor, postgres):
+def test_a_server_is_shown_with_the_user_and_its_time(doctor, postgres):
     url = postgres.create_database()
     assert main(["migrate", "--url", url]) == 0
     code, found = doctor("--url", url)
@@ -215,7 +215,7 @@ def test_a_network_file_system_is_no_place_for_sqlite(tmp_path, kind, state):
     assert check.state is state
 
 
-def test_the_innermost_mount_counts(tmp_path):
+def test_the_file_system_of_the_innermost_mount_counts(tmp_path):
     mounts = tmp_path / "mounts"
     mounts.write_text(f"c {tmp_path}/a/b xfs rw 0 0\na / ext4 rw 0 0\nb {tmp_path}/a nfs rw 0 0\n")
     assert file_system_of(tmp_path / "a" / "b" / "x.db", mounts) == "xfs"
@@ -223,7 +223,7 @@ def test_the_innermost_mount_counts(tmp_path):
     assert file_system_of(tmp_path / "x.db", Path("/nowhere/mounts")) is None
 
 
-def test_a_file_that_everybody_may_read_is_told(tmp_path):
+def test_a_file_that_everybody_may_read_is_reported(tmp_path):
     file = tmp_path / "x.db"
     file.touch(0o666)
     file.chmod(0o666)
@@ -248,7 +248,7 @@ def _become_ordinary() -> None:
         os.seteuid(65534)
 
 
-def test_a_file_that_can_t_be_written_is_told(ordinary_folder):
+def test_a_file_that_can_t_be_written_is_reported(ordinary_folder):
     file = ordinary_folder / "x.db"
     file.touch()
     file.chmod(0o444)
@@ -259,14 +259,14 @@ def test_a_file_that_can_t_be_written_is_told(ordinary_folder):
     assert told == [f"{file} can't be written by this user", f"{ordinary_folder} can't be written by this user"]
 
 
-def test_a_folder_in_which_no_file_can_be_made_is_told(ordinary_folder):
+def test_a_folder_in_which_no_file_can_be_created_is_reported(ordinary_folder):
     ordinary_folder.chmod(0o555)
     _become_ordinary()
     (check,) = check_file(f"sqlite:///{ordinary_folder / 'x.db'}", mounts=ordinary_folder / "none")
     assert (check.name, check.state) == ("file rights", State.MEND)
 
 
-def test_a_file_that_can_t_be_looked_at_is_one_thing_to_mend_among_others(doctor, project):
+def test_a_file_that_can_t_be_inspected_is_one_fault_among_others(doctor, project):
     (project / "holdfast.toml").write_text(f'url = "sqlite:///{"x" * 300}.db"\nworkflows = ["./jobs"]\n')
     code, found = doctor()
     assert code == 1
@@ -274,7 +274,7 @@ def test_a_file_that_can_t_be_looked_at_is_one_thing_to_mend_among_others(doctor
     assert [one["state"] for one in found["workflows"]] == ["ok"]
 
 
-def test_people_get_a_table_with_what_to_do(project, capsys):
+def test_the_output_for_people_is_a_table_with_advice(project, capsys):
     (project / "x.db").touch()
     assert main(["doctor"]) == 1
     told = capsys.readouterr().out

@@ -145,7 +145,7 @@ def test_a_child_that_is_told_to_stop_alone_is_replaced(stage: Stage):
     assert f"({children[0]}) ended with exit code 0; another one is started" in fleet.output
 
 
-def test_no_child_shows_the_database_on_its_command_line(stage: Stage):
+def test_the_command_line_of_a_child_does_not_show_the_database(stage: Stage):
     fleet = stage.worker("--processes", "2")
     for pid in stage.ready(fleet):
         assert stage.url not in " ".join(psutil.Process(pid).cmdline())
@@ -166,7 +166,7 @@ def test_a_database_that_is_away_ends_a_fleet_with_the_code_of_one_worker(stage:
     assert [stage.start(*away, *many, cwd=PROJECT).wait() for many in ((), ("--processes", "2"))] == [3, 3]
 
 
-def test_an_error_however_long_ends_the_fleet(stage: Stage):
+def test_an_error_of_any_length_ends_the_fleet(stage: Stage):
     (stage.folder / "wordy.py").write_text("raise ValueError('many words ' * 10_000)\n")
     fleet = stage.worker("wordy", "--processes", "2", cwd=stage.folder)
     assert fleet.wait() == 1

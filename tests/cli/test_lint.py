@@ -39,11 +39,11 @@ def module(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_exactly_what_was_planted_is_found(name):
+def test_lint_finds_exactly_the_planted_mistakes(name):
     assert found_in(CORPUS / name) == planted(CORPUS / name)
 
 
-def test_the_corpus_holds_every_code_and_enough_of_them():
+def test_the_corpus_holds_enough_mistakes_of_every_code():
     marks = [code for name in FILES for _, code in planted(CORPUS / name)]
     assert len(marks) >= 40
     assert set(marks) == CODES.keys() - {"allow", "syntax"}
@@ -63,7 +63,7 @@ def test_a_finding_names_the_place_the_code_and_the_fix(module, capsys):
     assert seen.err == "1 finding in 1 file\n"
 
 
-def test_findings_are_told_as_json(module, capsys):
+def test_findings_are_printed_as_json(module, capsys):
     text = "import time\nfrom holdfast import workflow\n\n@workflow\nasync def order():\n    return time.time()\n"
     assert module(text, "--json") == 1
     told = json.loads(capsys.readouterr().out)
@@ -76,7 +76,7 @@ def test_clean_code_ends_with_zero(module, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_an_allowance_of_another_code_allows_nothing(module, capsys):
+def test_a_comment_that_allows_another_code_hides_no_finding(module, capsys):
     body = "    return time.time()  # holdfast: allow[random]\n"
     assert module(f"import time\nfrom holdfast import workflow\n\n@workflow\nasync def order():\n{body}") == 1
     assert "clock" in capsys.readouterr().out
@@ -103,7 +103,7 @@ def test_a_file_is_read_in_the_encoding_that_python_reads_it_in(module, tmp_path
     assert main(["lint", "jobs.py"]) == 0
 
 
-def test_the_setting_says_what_is_checked(tmp_path, monkeypatch, capsys):
+def test_the_setting_names_the_targets_that_are_checked(tmp_path, monkeypatch, capsys):
     (tmp_path / "holdfast.toml").write_text('workflows = ["shop.orders"]\n')
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "orders.py").write_text(
@@ -115,7 +115,7 @@ def test_the_setting_says_what_is_checked(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.startswith("shop/orders.py:5:5: io open()")
 
 
-def test_ignored_files_are_passed_by(tmp_path, monkeypatch):
+def test_ignored_files_are_not_checked(tmp_path, monkeypatch):
     (tmp_path / "workflows").mkdir()
     (tmp_path / "workflows" / "test_orders.py").write_text("def broken(:\n")
     monkeypatch.chdir(tmp_path)
@@ -146,12 +146,12 @@ def test_a_module_may_import_from_the_folder_above_all_others(module, tmp_path):
     assert module(f"from holdfast import workflow\nfrom {dots} import rates\n\n{body}") == 0
 
 
-def test_nothing_is_imported(module, tmp_path):
+def test_lint_imports_none_of_the_code(module, tmp_path):
     module("open('imported', 'w')\n")
     assert not (tmp_path / "imported").exists()
 
 
-def test_the_codes_are_listed(capsys):
+def test_lint_lists_its_codes(capsys):
     assert main(["lint", "--codes"]) == 0
     told = capsys.readouterr().out
     assert all(code in told for code in CODES)

@@ -41,7 +41,7 @@ def test_an_input_from_a_closed_stdin_is_refused(client, monkeypatch, capsys):
     assert "stdin is closed" in capsys.readouterr().err
 
 
-def test_a_deed_to_many_runs_needs_an_answer_also_if_stdin_is_closed(client, monkeypatch, capsys):
+def test_a_command_on_many_runs_is_refused_without_confirmation_if_stdin_is_closed(client, monkeypatch, capsys):
     run = client.start(halve, 2)
     monkeypatch.setattr(sys, "stdin", None)
     assert main(["cancel", "--all"]) == 2

@@ -73,7 +73,7 @@ def test_a_project_that_has_no_room_says_which_folder_can_t_be_made(tmp_path, mo
     assert told.endswith("; mend that, or name another one\n")
 
 
-def test_what_to_type_next_can_be_typed_in_a_folder_of_any_name(tmp_path, monkeypatch, capsys):
+def test_the_suggested_commands_work_in_a_folder_of_any_name(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["init", "my shop"]) == 0
     assert "now: cd 'my shop' && holdfast dev\n" in capsys.readouterr().out
@@ -107,7 +107,7 @@ def test_a_file_is_no_place_for_a_project(tmp_path, capsys):
     assert "is a file" in capsys.readouterr().err
 
 
-def test_nothing_that_init_writes_is_flagged(tmp_path):
+def test_lint_finds_nothing_in_the_project_that_init_writes(tmp_path):
     main(["init", str(tmp_path)])
     files = [tmp_path / name for name in FILES if name.endswith(".py")]
     assert [one for path in files for one in check(Project(), path)] == []
@@ -179,7 +179,7 @@ def test_changed_code_is_served_and_the_run_goes_on_in_it(stage: Stage, project:
     assert process.output.count("charging") == 1
 
 
-def test_code_that_cannot_be_loaded_is_waited_for(stage: Stage, project: Path, port: int):
+def test_dev_waits_while_code_cannot_be_loaded(stage: Stage, project: Path, port: int):
     module = project / "workflows" / "orders.py"
     good = module.read_text()
     module.write_text("def order(:\n")
@@ -190,7 +190,7 @@ def test_code_that_cannot_be_loaded_is_waited_for(stage: Stage, project: Path, p
     stage.ready(process)
 
 
-def test_io_in_a_body_is_refused_in_dev(stage: Stage, project: Path, port: int):
+def test_dev_refuses_io_in_a_body(stage: Stage, project: Path, port: int):
     shutil.rmtree(project / "workflows")
     (project / "workflows").mkdir()
     (project / "workflows" / "rude.py").write_text(
@@ -202,7 +202,7 @@ def test_io_in_a_body_is_refused_in_dev(stage: Stage, project: Path, port: int):
     assert "open('x') was called" in str(stage.client.explain(run.id))
 
 
-def test_a_port_that_is_taken_is_told_before_anything_is_started(stage: Stage, project: Path, port: int):
+def test_a_taken_port_is_reported_before_anything_is_started(stage: Stage, project: Path, port: int):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
@@ -211,7 +211,7 @@ def test_a_port_that_is_taken_is_told_before_anything_is_started(stage: Stage, p
     assert f"127.0.0.1:{port} can't be listened on" in process.output
 
 
-def test_a_port_is_waited_for_that_an_earlier_process_is_about_to_leave(port: int, capsys):
+def test_a_port_that_an_earlier_process_is_about_to_leave_is_waited_for(port: int, capsys):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
@@ -219,7 +219,7 @@ def test_a_port_is_waited_for_that_an_earlier_process_is_about_to_leave(port: in
     assert capsys.readouterr().err.count("is taken") == 1
 
 
-def test_a_port_that_stays_taken_is_waited_for_so_long_and_one_that_can_t_be_had_not_at_all(port: int):
+def test_a_taken_port_is_waited_for_a_while_and_a_forbidden_one_not_at_all(port: int):
     times = iter([0.0, 1.0, 4.0, 5.0])
     slept: list[float] = []
     with socket.socket() as taken:
@@ -278,7 +278,7 @@ def test_serve_asks_for_a_key_where_there_are_keys(stage: Stage, port: int, caps
     assert ask(port, "/v1/workflows", authorization=f"Bearer {made['key']}")[0] == 200
 
 
-def test_a_key_is_shown_once_and_only_its_hash_is_to_be_kept(capsys):
+def test_a_new_key_is_shown_once_and_its_hash_is_the_line_to_keep(capsys):
     assert main(["keys", "ci"]) == 0
     key, kept = (line.split()[1] for line in capsys.readouterr().out.splitlines())
     assert key.startswith("hf_ci_")
@@ -286,12 +286,12 @@ def test_a_key_is_shown_once_and_only_its_hash_is_to_be_kept(capsys):
     assert key not in kept
 
 
-def test_a_name_that_no_key_can_have_is_refused(capsys):
+def test_an_invalid_name_of_a_key_is_refused(capsys):
     assert main(["keys", "a b"]) == 2
     assert "digits" in capsys.readouterr().err
 
 
-def test_a_server_that_is_told_to_stop_ends_what_is_followed_in_good_order(stage: Stage, port: int):
+def test_a_server_that_is_told_to_stop_ends_open_streams_in_good_order(stage: Stage, port: int):
     server = stage.command("serve", "--listen", str(port))
     stage.until(lambda: "ready on" in server.output, "it answers")
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/live", timeout=PATIENCE) as followed:

@@ -41,7 +41,7 @@ def test_a_replay_says_as_json_what_became_of_each_run(client, tmp_path, capsys)
     assert (told["ok"], told["runs"][0]["id"], told["runs"][0]["state"]) == (False, run.id, "diverged")
 
 
-def test_a_version_that_is_not_in_this_code_is_a_fault_unless_it_is_skipped(client, tmp_path, capsys):
+def test_a_version_missing_from_the_code_is_an_error_unless_skipped(client, tmp_path, capsys):
     target = code(tmp_path, "newer", options='(version="2")')
     assert main(["replay", "--all-live", "--code", target]) == 1
     assert "it has version 2" in capsys.readouterr().out
@@ -57,9 +57,9 @@ def test_exported_journals_are_replayed_from_their_file(client, tmp_path):
 @pytest.mark.parametrize(
     "which", [["--file", "x", "--workflow", "halve"], ["--file", "x", "one"], ["one", "--status", "failed"]]
 )
-def test_which_runs_to_replay_is_said_in_one_way(client, tmp_path, which):
+def test_runs_to_replay_can_t_be_chosen_in_two_ways_at_once(client, tmp_path, which):
     assert main(["replay", *which, "--code", code(tmp_path, "asked")]) == 2
 
 
-def test_which_runs_to_replay_must_be_said(client, tmp_path):
+def test_replay_refuses_to_run_without_a_choice_of_runs(client, tmp_path):
     assert main(["replay", "--code", code(tmp_path, "asked")]) == 2

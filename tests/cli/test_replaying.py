@@ -20,20 +20,18 @@ def test_a_workflow_that_neither_the_code_nor_the_database_knows_is_refused(clie
     assert "no workflow 'halv' is in this code or in the database; known are: halve" in capsys.readouterr().err
 
 
-def test_a_workflow_of_this_code_that_has_no_runs_yet_is_content(client, capsys):
+def test_replaying_a_workflow_that_has_no_runs_yet_succeeds(client, capsys):
     assert main(["replay", "--workflow", "halve", "--code", "tests.cli.halving"]) == 0
     assert capsys.readouterr().err == "0 runs replayed, 0 runs would not go on\n"
 
 
-def test_a_workflow_that_only_the_database_knows_is_looked_at(client, capsys):
+def test_replaying_looks_at_runs_of_a_workflow_that_only_the_database_knows(client, capsys):
     client.start(forgotten)
     assert main(["replay", "--workflow", "forgotten", "--code", "tests.cli.halving"]) == 1
     assert "1 run replayed, 1 run would not go on" in capsys.readouterr().err
 
 
-def test_a_run_that_is_gone_when_its_turn_comes_is_left_out_and_one_that_was_named_is_missed(
-    client, capsys, monkeypatch
-):
+def test_replay_leaves_out_a_run_deleted_meanwhile_and_fails_if_it_was_named(client, capsys, monkeypatch):
     holdfast.run(halve, 4, url=client.url)
     gone = client.start(halve, 6, delay="1h")
     read = Client.journal

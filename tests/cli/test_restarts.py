@@ -3,7 +3,7 @@
 from holdfast.cli.restarts import LIMIT, QUICK, Restarts
 
 
-def test_one_that_lived_long_is_replaced_at_once():
+def test_a_process_that_lived_long_is_replaced_at_once():
     assert Restarts().died(QUICK) == 0
 
 
@@ -12,13 +12,13 @@ def test_quick_deaths_are_followed_by_longer_and_longer_pauses():
     assert [restarts.died(1) for _ in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
-def test_so_many_quick_deaths_in_a_row_are_a_crash_loop():
+def test_many_quick_deaths_in_a_row_are_a_crash_loop():
     restarts = Restarts()
     seen = [(restarts.died(1), restarts.is_hopeless)[1] for _ in range(LIMIT)]
     assert seen == [False] * (LIMIT - 1) + [True]
 
 
-def test_a_long_life_in_between_begins_the_count_anew():
+def test_a_long_life_between_quick_deaths_begins_the_count_anew():
     restarts = Restarts()
     for _ in range(LIMIT - 1):
         restarts.died(1)
@@ -26,7 +26,7 @@ def test_a_long_life_in_between_begins_the_count_anew():
     assert (restarts.died(1), restarts.is_hopeless) == (0.5, False)
 
 
-def test_a_process_that_is_not_to_blame_is_tried_for_ever_and_more_and_more_slowly():
+def test_a_process_that_is_not_to_blame_is_restarted_for_ever_with_longer_pauses():
     restarts = Restarts()
     pauses = [restarts.died(1, is_to_blame=False) for _ in range(20)]
     assert (pauses[0], pauses[-1], restarts.is_hopeless) == (0.5, 30, False)

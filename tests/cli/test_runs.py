@@ -48,7 +48,7 @@ def test_runs_are_listed_newest_first(client, say):
     assert "[bold]second[/bold]" in lines[1]
 
 
-def test_runs_as_json_hold_all_that_is_known(client, say):
+def test_runs_as_json_have_all_fields_of_the_record(client, say):
     first = client.get_run(halve, key="first")
     (told,) = json.loads(say("runs", "--json"))["runs"]
     assert (told["id"], told["status"], told["key"]) == (first.id, "completed", "first")
@@ -90,7 +90,7 @@ def test_runs_are_filtered_by_fields_inside_an_argument(client, say):
         assert [run["key"] for run in told["runs"]] == expected
 
 
-def test_what_nests_too_deeply_to_be_json_is_text(client, say):
+def test_a_value_nested_too_deeply_for_json_is_printed_as_text(client, say):
     assert say("runs", "--where", f"number={'[' * 5_000}") == "no runs\n"
 
 
@@ -103,7 +103,7 @@ def test_a_listing_goes_on_at_its_cursor(client, say):
 
 
 @pytest.mark.parametrize("command", [["runs", "--watch"], ["journal", "nobody", "--follow"]])
-def test_nobody_looks_again_without_a_pause(client, capsys, command):
+def test_a_watch_refuses_to_poll_without_a_pause(client, capsys, command):
     assert main([*command, "--interval", "0"]) == 2
     assert "--interval" in capsys.readouterr().err
 
@@ -121,7 +121,7 @@ def test_an_id_stays_in_one_piece_on_a_usual_terminal():
 
 
 @pytest.mark.parametrize(("width", "run_id"), [(30, "x" * 36), (80, "x" * 200)])
-def test_where_there_is_no_room_nothing_of_an_id_is_cut_off(width, run_id):
+def test_ids_are_printed_in_full_on_a_narrow_terminal(width, run_id):
     assert told_on(width, run_id).count("x") == len(run_id)
 
 
@@ -133,7 +133,7 @@ def listed(width: int, *, created_at: datetime) -> list[str]:
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is the one from above
 
 
-def test_on_a_usual_terminal_a_run_is_one_line_and_no_word_is_broken():
+def test_a_run_is_one_line_without_broken_words_on_a_usual_terminal():
     headings, row = listed(80, created_at=datetime(2026, 1, 31, 12, tzinfo=UTC))
     assert row.split()[1:] == ["checkout", "completed", "order-3", "2026-01-31"]
     assert headings.split() == ["ID", "WORKFLOW", "STATUS", "KEY", "CREATED"]
@@ -141,7 +141,7 @@ def test_on_a_usual_terminal_a_run_is_one_line_and_no_word_is_broken():
     assert row.split()[-1] == "00:01:02"
 
 
-def test_on_a_wide_terminal_all_of_a_run_is_listed():
+def test_all_columns_of_a_run_are_listed_on_a_wide_terminal():
     _, row = listed(120, created_at=datetime(2026, 1, 31, 12, tzinfo=UTC))
     assert row.split()[-3:] == ["2026-01-31", "12:00:00", "4.009s"]
 
@@ -150,13 +150,13 @@ def test_no_line_of_a_list_in_a_pipe_ends_in_blanks(client, say):
     assert [line for line in say("runs").splitlines() if line != line.rstrip()] == []
 
 
-def test_of_a_journal_without_entries_a_note_says_so(client, capsys):
+def test_an_empty_journal_is_printed_as_a_note(client, capsys):
     later = client.start(halve, 4, delay="1h")
     assert main(["journal", later.id]) == 0
     assert capsys.readouterr() == ("", f"nothing is recorded yet; holdfast why {later.id} says why\n")
 
 
-def test_a_watch_remembers_what_it_has_printed_of_the_runs_that_it_saw_last():
+def test_a_watch_remembers_what_it_printed_of_the_runs_seen_most_recently():
     printed = Printed(most=2)
     assert printed.is_news("one", {"status": "running"})
     assert printed.is_news("two", {"status": "running"})
@@ -168,7 +168,7 @@ def test_a_watch_remembers_what_it_has_printed_of_the_runs_that_it_saw_last():
     assert printed.is_news("two", {"status": "running"})
 
 
-def test_a_page_is_not_watched(client, capsys):
+def test_a_watch_is_refused_together_with_a_cursor(client, capsys):
     assert main(["runs", "--watch", "--cursor", "abc"]) == 2
     assert "--cursor" in capsys.readouterr().err
 
@@ -217,7 +217,7 @@ def test_a_run_that_is_not_there_is_an_error_in_one_line(client, capsys, command
     assert len(seen.err.splitlines()) == 1
 
 
-def test_why_says_what_explain_says(client, say):
+def test_why_prints_what_explain_returns(client, say):
     run = client.start(halve, 2, delay="1h")
     assert say("why", run.id).startswith(str(client.explain(run.id))[:20])
     told = json.loads(say("why", run.id, "--json"))
@@ -258,7 +258,7 @@ def test_arguments_may_be_named_as_options_are(client, say):
     assert json.loads(say("show", run_id, "--json"))["input"] == {"args": ["next", "rail"], "kwargs": {}}
 
 
-def test_a_run_is_started_with_what_stands_on_stdin(client, say, monkeypatch):
+def test_a_run_is_started_with_input_from_stdin(client, say, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("[9]"))
     run_id = say("start", "halve", "--input", "-").strip()
     assert json.loads(say("show", run_id, "--json"))["input"] == {"args": [9], "kwargs": {}}
@@ -279,7 +279,7 @@ def test_a_start_with_a_key_that_is_taken_says_so_in_json(client, say):
     assert (told["id"], told["created"]) == (first.id, False)
 
 
-def test_a_run_that_goes_on_as_another_one_is_shown_without_a_result(client, say):
+def test_a_run_that_continued_as_new_is_shown_without_a_result(client, say):
     run = client.start(passes_on, "first")
     asyncio.run(Worker(client.url, workflows=[passes_on]).drive(run.id))
     told = json.loads(say("show", run.id, "--json"))
@@ -291,7 +291,7 @@ def test_a_start_may_wait_for_the_result(client, say):
     assert json.loads(say("start", "halve", "--input", "4", "--key", "first", "--wait")) == 25
 
 
-def test_a_start_that_waits_tells_of_a_failure_in_json_too(client, capsys):
+def test_a_start_that_waits_reports_a_failure_in_json(client, capsys):
     run_id = failed(client, key="zero")
     assert main(["start", "halve", "--input", "0", "--key", "zero", "--wait", "--json"]) == 1
     seen = capsys.readouterr()
@@ -312,7 +312,7 @@ def test_a_start_that_waits_tells_how_the_last_run_of_a_chain_ended(client, caps
     assert (told["id"], told["status"]) == ("chain", "cancelled")
 
 
-def test_a_start_that_waited_in_vain_tells_the_run_in_json_too(client, capsys):
+def test_a_start_whose_wait_times_out_names_the_run_in_json(client, capsys):
     assert main(["start", "halve", "--input", "2", "--wait", "--timeout", "0s", "--json"]) == 1
     seen = capsys.readouterr()
     told = json.loads(seen.out)
@@ -320,7 +320,7 @@ def test_a_start_that_waited_in_vain_tells_the_run_in_json_too(client, capsys):
     assert told["error"] in seen.err
 
 
-def test_a_start_that_waited_in_vain_tells_where_the_run_is_by_then(client, capsys, monkeypatch):
+def test_a_start_whose_wait_times_out_shows_the_current_state_of_the_run(client, capsys, monkeypatch):
     def wait(run: holdfast.Run[Any], timeout: float | None = None) -> Any:
         client.cancel(run.id)
         raise TimeoutError("it has not ended")
@@ -330,7 +330,7 @@ def test_a_start_that_waited_in_vain_tells_where_the_run_is_by_then(client, caps
     assert json.loads(capsys.readouterr().out)["status"] == "cancelled"
 
 
-def test_an_error_moves_no_terminal_s_cursor(client, capsys):
+def test_control_characters_of_an_error_are_escaped_on_a_terminal(client, capsys):
     @workflow
     def paints() -> None:
         raise ValueError("\x1b[2J red")
@@ -347,7 +347,7 @@ def test_a_start_that_waits_for_a_run_that_fails_names_the_command_that_shows_wh
     assert f"; `holdfast show {run_id}` shows where, and how to go on" in capsys.readouterr().err
 
 
-def test_a_start_that_waited_in_vain_names_the_command_that_says_why(client, capsys):
+def test_a_start_whose_wait_times_out_names_the_command_that_says_why(client, capsys):
     assert main(["start", "halve", "--id", "this one", "--input", "2", "--wait", "--timeout", "0s"]) == 1
     assert "`holdfast why 'this one'`" in capsys.readouterr().err
 

@@ -53,12 +53,12 @@ def test_frames_of_holdfast_are_not_shown(client, say):
     assert "holdfast/worker/attempts.py" not in shown
 
 
-def test_a_failed_run_is_shown_with_what_led_to_its_error(client, say):
+def test_a_failed_run_is_shown_with_the_cause_of_its_error(client, say):
     text = say("show", failed(client, gives_up))
     assert text.index("in refuse\n") < text.index("LookupError: no other card", text.index("in refuse\n"))
 
 
-def test_the_traceback_is_a_field_of_a_run_as_json(client, say):
+def test_a_run_as_json_has_the_traceback_as_a_field(client, say):
     told = json.loads(say("show", failed(client, pay), "--json"))
     assert told["traceback"].startswith("Traceback (most recent call last):\n")
     assert told["traceback"].endswith("FatalError: 4711 is refused\nby the bank\nsince Monday")

@@ -98,7 +98,7 @@ def test_a_step_that_a_retry_opened_again_has_a_row_for_each_try(database_url, m
     ]  # fmt: skip
 
 
-def test_bars_stand_where_their_time_was(journal):
+def test_bars_of_a_timeline_stand_at_their_times(journal):
     lines = timeline(journal, until=journal[-1].at, width=80)
     assert len(lines) == 5
     assert all(len(line) <= 80 for line in lines)
@@ -108,14 +108,14 @@ def test_bars_stand_where_their_time_was(journal):
     assert bars["charge:2"].index("✗") > bars["charge"].index("━")
 
 
-def test_a_step_that_goes_on_has_no_end(journal):
+def test_a_step_in_flight_has_a_bar_without_an_end(journal):
     begun = [entry for entry in journal if entry.seq == journal[0].seq and entry.kind != "step_completed"][:3]
     lines = timeline(begun, until=begun[0].at + timedelta(seconds=5), width=60)
     assert lines[0].endswith("5s so far")
     assert "…" in lines[0]
 
 
-def test_a_step_that_a_forced_end_cut_off_is_not_told_as_going_on(database_url, monkeypatch, capsys):
+def test_a_step_cut_off_by_a_forced_cancel_is_not_shown_as_going_on(database_url, monkeypatch, capsys):
     @workflow
     async def waits_long() -> None:
         await asyncio.gather(charge(2), endless())
@@ -182,7 +182,7 @@ def test_ctrl_c_ends_a_watch_in_good_order(stage: Stage):
         assert "Traceback" not in process.output
 
 
-def test_ctrl_c_ends_what_was_to_go_on_with_a_code_of_its_own(stage: Stage):
+def test_ctrl_c_ends_following_with_an_exit_code_of_its_own(stage: Stage):
     run = stage.client.start(order, 0)
 
     async def turns():

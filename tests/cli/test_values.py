@@ -52,7 +52,7 @@ def test_one_value_is_printed_as_json(client, say, run_id):
     assert json.loads(say("values", run_id, "at")) == {"step": 3}
 
 
-def test_what_json_does_not_know_is_printed_as_json_all_the_same(client, say):
+def test_a_value_of_a_type_that_json_lacks_is_printed_as_json(client, say):
     holdfast.run(shows_strange_things, key="k")
     run_id = client.get_run(shows_strange_things, key="k").id
     expected = {"[1,2]": None, "3": "/w=="}
@@ -82,19 +82,19 @@ def test_a_stream_s_items_are_printed_a_line_each(client, say, run_id, options):
     assert (json.loads(line)["offset"], json.loads(line)["value"], json.loads(line)["step"]) == (3, "three", None)
 
 
-def test_a_live_run_s_items_are_those_that_are_there(client, say):
+def test_the_items_of_a_live_run_are_printed_as_far_as_there_are_any(client, say):
     run = client.start(shows)
     assert say("streams", run.id) == "no streams\n"
     assert say("values", run.id) == "no values\n"
     assert say("streams", run.id, "words") == ""
 
 
-def test_who_does_not_follow_a_live_run_does_not_wait_for_more(client, say):
+def test_printing_a_stream_of_a_live_run_without_following_does_not_wait(client, say):
     run = client.start(goes_on)
     asyncio.run(Worker(client.url, workflows=[goes_on]).drive(run.id))
     assert say("streams", run.id, "words").splitlines() == ['"one"', '"two"']
 
 
-def test_to_follow_needs_a_name(client, capsys, run_id):
+def test_following_a_stream_needs_its_name(client, capsys, run_id):
     assert main(["streams", run_id, "--follow"]) == 2
     assert "name the stream" in capsys.readouterr().err

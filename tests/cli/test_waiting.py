@@ -49,7 +49,7 @@ def test_a_wait_without_a_worker_says_so_and_goes_on(client, notes, monkeypatch,
     assert notes[0].endswith("`holdfast why this-one` says more")
 
 
-def test_a_wait_says_again_when_it_is_something_else(client, notes, monkeypatch, capsys):
+def test_a_wait_reports_when_its_reason_changes(client, notes, monkeypatch, capsys):
     holdfast.run(halve, 4, url=client.url)
     waits_for(monkeypatch, notes, lambda run: client.pause(run.id), lambda run: None)
     assert main(["start", "halve", "--input", "2", "--wait"]) == 1
@@ -57,7 +57,7 @@ def test_a_wait_says_again_when_it_is_something_else(client, notes, monkeypatch,
 
 
 @pytest.mark.parametrize("reason", [Reason.NO_WORKER, Reason.BLOCKED, Reason.PAUSED])
-def test_the_same_reason_is_told_once(reason):
+def test_a_wait_reports_the_same_reason_once(reason):
     told = waiting.Notes()
     found = Explanation("r", reason, "run r is stopped.\nAll about it.")
     assert told.news(found) == "holdfast: still waiting: run r is stopped; `holdfast why r` says more"

@@ -34,7 +34,7 @@ def test_the_first_signal_lets_the_step_end_and_the_second_does_not(stage: Stage
     assert stage.notes("end", run.id, "until_allowed") == []
 
 
-def test_a_step_that_sits_in_a_thread_of_the_loop_does_not_keep_the_process_from_ending(stage: Stage):
+def test_a_step_blocked_in_a_thread_of_the_loop_does_not_keep_the_process_from_ending(stage: Stage):
     (stage.folder / "waiting.py").write_text(
         "import asyncio, threading\n"
         "from holdfast import step, workflow\n"
@@ -55,7 +55,7 @@ def test_a_step_that_sits_in_a_thread_of_the_loop_does_not_keep_the_process_from
     assert run.refresh().status == "waiting"
 
 
-def test_a_run_that_fails_is_seen_where_its_worker_logs(stage: Stage):
+def test_a_failed_run_appears_in_the_worker_s_log(stage: Stage):
     (stage.folder / "failing.py").write_text(
         "from holdfast import workflow\n@workflow\nasync def failing() -> None:\n    raise KeyError('this one')\n"
     )
@@ -100,7 +100,7 @@ def test_options_reach_the_worker(stage: Stage):
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_nothing_found_says_what_to_do(stage: Stage, processes: str):
+def test_a_worker_that_finds_no_workflow_ends_with_advice(stage: Stage, processes: str):
     worker = stage.worker("--processes", processes, cwd=stage.folder)
     assert worker.wait() == 1
     (line,) = worker.output.splitlines()
