@@ -163,7 +163,7 @@ def test_a_write_that_was_under_way_when_the_run_was_taken_over_is_refused(stage
     assert [entry.value for entry in stage.journal(run.id, "step_completed")] == [10, second.pid]
 
 
-def test_a_worker_that_is_stopped_within_its_lease_goes_on_as_if_nothing_had_been(stage: Stage):
+def test_a_worker_that_is_suspended_within_its_lease_goes_on_undisturbed(stage: Stage):
     first, second = stage.worker(lease="1h"), stage.worker(lease="1h")
     stage.ready(first, second)
     run = stage.client.start(gated)

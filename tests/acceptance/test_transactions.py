@@ -41,7 +41,7 @@ def once_each() -> list[tuple[str, int]]:
     return sorted((f"{where} {number}", each) for where in WHERE for number in range(STEPS) for each in range(STEPS))
 
 
-def test_each_step_has_written_once_on_sqlite(tmp_path):
+def test_each_transactional_step_writes_once_on_sqlite(tmp_path):
     file = tmp_path / "holdfast.db"
     connection = sqlite3.connect(file)
     connection.execute(TABLE)
@@ -50,7 +50,7 @@ def test_each_step_has_written_once_on_sqlite(tmp_path):
     connection.close()
 
 
-def test_each_step_has_written_once_on_postgres(postgres: Databases):
+def test_each_transactional_step_writes_once_on_postgres(postgres: Databases):
     url = postgres.create_database()
 
     async def execute(statement: str) -> list[tuple[str, int]]:

@@ -17,7 +17,7 @@ from tests.testing.orders import ORDER, charge, checkout
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def test_a_plain_test_uses_it_without_await():
+def test_a_plain_test_uses_the_blocking_environment_without_await():
     with Environment([checkout], stubs={charge: "paid"}, start=START) as env:
         assert isinstance(env.client, Client)
         run = env.client.start(checkout, ORDER)
@@ -31,14 +31,14 @@ def test_a_plain_test_uses_it_without_await():
         assert [one.status for one in env.client.runs(RunFilter(workflow="checkout"))] == [RunStatus.COMPLETED]
 
 
-def test_it_starts_no_thread():
+def test_the_blocking_environment_starts_no_thread():
     before = set(threading.enumerate())
     with Environment([checkout], stubs={charge: "paid"}) as env:
         env.until_waiting(env.client.start(checkout, ORDER))
         assert set(threading.enumerate()) <= before
 
 
-def test_a_step_in_a_thread_may_use_its_client():
+def test_a_step_in_a_thread_may_use_the_blocking_environment_s_client():
     @step
     def have_it_done() -> str:
         return env.client.start(checkout, ORDER).result()
@@ -51,7 +51,7 @@ def test_a_step_in_a_thread_may_use_its_client():
         assert env.client.start(asking).result() == "4711 paid by paid"
 
 
-async def test_it_refuses_a_running_loop():
+async def test_the_blocking_environment_refuses_a_running_loop():
     with pytest.raises(MisplacedCall, match="async with Environment"), Environment([checkout]):
         pass
 
@@ -78,7 +78,7 @@ def test_streams_and_changes_of_a_run_that_has_ended_are_followed_to_their_end()
         assert list(run.changes()) == [RunStatus.COMPLETED]
 
 
-def test_to_follow_a_run_is_to_let_happen_what_can_and_to_say_that_time_stands_still():
+def test_following_a_run_executes_what_is_due_and_then_raises_as_time_stands_still():
     with Environment([talking]) as env:
         run = env.client.start(talking)
         words = run.stream("words")
@@ -103,7 +103,7 @@ def test_a_step_may_follow_a_run_while_the_test_waits():
         assert env.client.start(listening, talker.id).result() == ["first", "from a step", "last"]
 
 
-def test_it_is_closed_when_a_test_fails():
+def test_the_blocking_environment_is_closed_when_a_test_fails():
     def failing() -> None:
         with Environment([checkout]) as env:
             run.append(env.client.start(checkout, ORDER))
@@ -116,7 +116,7 @@ def test_it_is_closed_when_a_test_fails():
         run[0].refresh()
 
 
-def test_both_have_the_same_methods():
+def test_both_environments_have_the_same_methods():
     def methods(cls) -> dict[str, list[str]]:
         found = {}
         for name, value in vars(cls).items():

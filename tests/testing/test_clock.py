@@ -13,13 +13,13 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 SECOND = 1_000_000
 
 
-def test_it_stands_still_until_it_is_moved():
+def test_the_clock_stands_still_until_it_is_moved():
     clock = ManualClock(START)
     assert clock.now() == clock.now() == clock.monotonic() == clock.store_time()
     assert clock.moment == START
 
 
-def test_it_refuses_a_start_without_a_zone():
+def test_the_clock_refuses_a_start_without_a_time_zone():
     with pytest.raises(BadDuration):
         ManualClock(datetime(2030, 1, 1))
 
@@ -62,7 +62,7 @@ def test_an_alarm_set_by_an_alarm_rings_on_the_way():
     assert [moment.second for moment in rung] == [2]
 
 
-def test_it_never_goes_back():
+def test_the_clock_never_goes_back():
     clock = ManualClock(START)
     before = clock.now()
     clock.move_to(before - 1)

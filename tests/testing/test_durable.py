@@ -30,11 +30,11 @@ def test_stubs_stand_in_for_steps():
     assert_durable(checkout, ORDER, stubs={charge: "paid"})
 
 
-def test_keyword_arguments_are_the_workflows():
+def test_keyword_arguments_of_assert_durable_go_to_the_workflow():
     assert_durable(paying, cents=100)
 
 
-def test_a_result_that_is_no_number_is_the_same_each_time():
+def test_a_result_of_nan_counts_as_the_same_each_time():
     @step
     async def measure() -> list[float]:
         return [float("nan"), 1.0]
@@ -69,7 +69,7 @@ def test_retries_timeouts_and_whole_run_retries_survive_crashes():
     assert told.count("step_retrying ship") == 2
 
 
-def test_what_a_retry_of_the_whole_run_executes_again_is_no_defect():
+def test_steps_executed_again_by_a_retry_of_the_whole_run_are_no_defect():
     @workflow(retry=Retry(attempts=3, initial="1h"))
     async def apologetic() -> str:
         try:
@@ -140,7 +140,7 @@ def test_steps_that_take_their_time_are_in_flight_when_the_others_crash():
     ]
 
 
-def test_max_crashes_does_not_interfere():
+def test_max_crashes_does_not_block_a_run_under_assert_durable():
     @workflow(max_crashes=1)
     async def fragile() -> None:
         await pay(1)
@@ -150,7 +150,7 @@ def test_max_crashes_does_not_interfere():
     assert_durable(fragile, effects=paid)
 
 
-def test_a_drive_cancels_the_run():
+def test_a_drive_of_assert_durable_may_cancel_the_run():
     async def drive(env, run) -> None:
         await env.skip("1d")
         await env.until_waiting(run)
@@ -242,5 +242,5 @@ def test_branches_that_race_may_come_to_steps_of_one_name_in_any_order():
     assert_durable(racing, effects=effects)
 
 
-async def test_it_works_inside_a_running_loop():
+async def test_assert_durable_works_inside_a_running_loop():
     assert assert_durable(paying, 1).crashes

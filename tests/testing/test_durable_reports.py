@@ -94,7 +94,7 @@ def test_a_step_that_gives_another_result_when_it_is_executed_again_is_reported(
     assert "the step 'pay' has step_completed '2' instead of step_completed '1'" in report
 
 
-def test_a_run_that_differs_even_undisturbed_is_told_apart():
+def test_a_run_that_differs_even_without_a_crash_is_reported_as_such():
     @workflow
     async def drawing() -> int:
         return random.randrange(10**12)
@@ -123,7 +123,7 @@ def test_a_step_that_only_a_second_try_asks_for_is_reported():
     assert "the step 'mail' was asked for besides" in report
 
 
-def test_runs_that_go_other_ways_to_the_same_end_are_told_apart():
+def test_runs_that_reach_the_same_end_by_different_steps_are_reported():
     ways = ["there", "back"]
 
     @workflow
@@ -169,7 +169,7 @@ def test_a_drive_that_fails_after_a_crash_is_reported():
     assert "the run did not come to its end: AssertionError: paid twice" in report
 
 
-def test_what_goes_wrong_undisturbed_is_raised_as_it_is():
+def test_an_error_without_a_crash_is_raised_as_it_is():
     async def drive(env, run) -> None:
         raise LookupError("no such thing")
 

@@ -160,7 +160,7 @@ async def test_the_runs_own_dice_and_clock_are_the_same_on_every_replay():
         assert len(env.calls(charge)) == 6
 
 
-async def test_it_must_be_entered_and_only_once():
+async def test_an_environment_must_be_entered_and_only_once():
     env = environment()
     with pytest.raises(DefinitionError, match="inside `async with"):
         _ = env.client
@@ -170,7 +170,7 @@ async def test_it_must_be_entered_and_only_once():
         await env.__aenter__()
 
 
-async def test_whoever_follows_a_stream_sees_what_happens_while_another_task_moves_time():
+async def test_a_follower_of_a_stream_sees_items_while_another_task_moves_time():
     @workflow
     async def talking() -> None:
         holdfast.emit("words", "first")
@@ -195,7 +195,7 @@ MOVES = {
 
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
-def test_another_event_loop_than_the_one_it_was_entered_in_can_not_move_it(move):
+def test_an_environment_refuses_another_event_loop_than_it_was_entered_in(move):
     # The fixture of a session and a test have a loop each, unless they are told to share one.
     env = environment()
 

@@ -61,19 +61,19 @@ async def test_middleware_wraps_stubs_too():
     assert wrapped == ["charge", "ship"]
 
 
-async def test_one_workflow_may_be_given_bare():
+async def test_one_workflow_may_be_given_without_a_list():
     async with Environment(checkout, stubs={charge: "paid"}) as env:
         assert await (await env.client.start(checkout, ORDER)).wait() is RunStatus.COMPLETED
 
 
 @both
-def test_no_workflows_are_refused(make):
+def test_an_empty_list_of_workflows_is_refused(make):
     with pytest.raises(DefinitionError, match=rf"{make.__name__}\(workflows=\[\]\): expected at least one workflow"):
         make(workflows=[])
 
 
 @both
-def test_what_is_no_workflow_is_refused(make):
+def test_an_object_that_is_no_workflow_is_refused(make):
     with pytest.raises(DefinitionError, match=rf"{make.__name__}\(.*print.*decorated with @workflow"):
         make(workflows=[print])
 
@@ -90,12 +90,12 @@ def test_two_workflows_of_one_name_are_refused(make):
 
 
 @both
-def test_one_workflow_given_twice_is_one(make):
+def test_a_workflow_given_twice_counts_once(make):
     make(workflows=[checkout, checkout])
 
 
 @both
-def test_what_is_no_resource_is_refused(make):
+def test_an_object_that_is_no_resource_is_refused(make):
     with pytest.raises(DefinitionError, match=rf"{make.__name__}\(.*print.*decorated with @resource"):
         make(workflows=[checkout], resources=[print])
 
@@ -115,7 +115,7 @@ def test_a_start_without_a_zone_is_refused():
         ({"resources": [len]}, r"\(resources=\[.*\]\): expected functions decorated with @resource"),
     ],
 )
-def test_what_can_be_no_middleware_or_resource_is_refused_at_once(make, given, words):
+def test_invalid_middleware_or_resources_are_refused_at_once(make, given, words):
     with pytest.raises(DefinitionError, match=make.__name__ + words):
         make(workflows=[checkout], **given)
 

@@ -71,7 +71,7 @@ async def test_io_in_a_def_body_blocks_the_run(deed):
         await status_of(body)
 
 
-async def test_who_replaced_time_sleep_finds_it_again(monkeypatch):
+async def test_a_replacement_of_time_sleep_is_restored(monkeypatch):
     slept = []
     monkeypatch.setattr(time, "sleep", slept.append)
     mine = time.sleep
@@ -102,7 +102,7 @@ async def test_the_refusal_never_enters_the_body():
     assert caught == []
 
 
-async def test_a_body_that_catches_everything_gets_nowhere():
+async def test_a_body_that_catches_every_exception_cannot_get_around_the_refusal_of_io():
     @workflow
     async def body() -> int:
         try:
@@ -118,7 +118,7 @@ async def test_a_body_that_catches_everything_gets_nowhere():
 
 
 @each_deed
-async def test_steps_may_do_what_they_like(deed):
+async def test_steps_may_do_io(deed):
     @step
     def in_thread() -> None:
         deed()
@@ -136,7 +136,7 @@ async def test_steps_may_do_what_they_like(deed):
 
 
 @each_deed
-async def test_the_test_itself_may_do_what_it_likes(deed):
+async def test_the_test_itself_may_do_io(deed):
     @workflow
     async def body() -> None:
         work(1)

@@ -20,7 +20,7 @@ async def naps_once() -> None:
     await holdfast.sleep("1h")
 
 
-async def test_a_body_that_ends_before_the_last_input_is_told_of_that():
+async def test_a_report_says_that_the_body_ended_before_the_last_input():
     async with Environment(naps_twice) as env:
         run = await env.client.start(naps_twice)
         await run.result()
@@ -29,7 +29,7 @@ async def test_a_body_that_ends_before_the_last_input_is_told_of_that():
         replay(journal, naps_once)
 
 
-async def test_a_body_that_ends_where_the_journal_does_is_told_that_it_holds_nothing_more():
+async def test_a_report_says_that_the_journal_holds_nothing_more_than_the_body():
     async with Environment(naps_twice) as env:
         run = await env.client.start(naps_twice)
         await env.skip("90m")

@@ -54,7 +54,7 @@ async def test_a_replay_leaves_nothing_behind():
     assert len(gc.callbacks) == heard
 
 
-async def test_open_steps_are_told_too():
+async def test_a_replay_lists_open_steps_too():
     journal = await recorded(checkout, ORDER)
     entries = [one.entry for one in journal]
     cut = next(n for n, one in enumerate(journal) if one.kind == "step_completed")
@@ -222,7 +222,7 @@ async def test_another_child_in_the_last_turn_is_divergence():
         replay(journal, reminding(other))
 
 
-async def test_a_change_that_is_no_longer_asked_about_in_the_last_turn_matches():
+async def test_a_patch_no_longer_asked_about_in_the_last_turn_matches():
     @changed
     async def patching(order: Order) -> str:
         payment = await charge(order.card, order.cents)
@@ -349,7 +349,7 @@ async def test_io_in_the_body_is_refused_in_a_replay():
         replay(journal, reading)
 
 
-async def test_bad_input_is_refused():
+async def test_a_replay_refuses_wrong_input():
     journal = await recorded(checkout, ORDER)
 
     @workflow
@@ -386,7 +386,7 @@ async def fail() -> None:
 
 
 @pytest.mark.parametrize("body", [talkative, losing], ids=["its own lines", "what a task has failed with"])
-async def test_what_a_body_logged_is_not_logged_again(caplog, body):
+async def test_a_replay_does_not_log_what_the_body_logged_before(caplog, body):
     journal = await recorded(body, stubs={ship: "parcel"})
     assert len(caplog.messages) == 1
     caplog.clear()

@@ -54,7 +54,7 @@ async def test_calls_show_the_context_as_the_state_got_it():
     assert (ctx.input, ctx.state, dict(ctx)) == ("order 7", "charge", {"order": "order 7"})
 
 
-async def test_a_stub_that_says_nothing_of_what_follows_is_an_error_that_names_the_state():
+async def test_a_stub_that_returns_no_next_state_is_an_error_that_names_the_state():
     with pytest.raises(RunFailed) as failed:
         await outcome({charge: "paid"})
     assert isinstance(failed.value.__cause__, DefinitionError)

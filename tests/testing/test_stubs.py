@@ -28,13 +28,13 @@ async def outcome(env):
         return failed.__cause__
 
 
-async def test_a_value_is_the_steps_result():
+async def test_a_stub_s_value_is_the_step_s_result():
     async with environment({charge: "one", ship: "two"}) as env:
         assert await outcome(env) == "two"
         assert env.calls(ship)[0].args == (ORDER, "one")
 
 
-async def test_none_is_a_value_too():
+async def test_none_as_a_stub_is_the_step_s_result():
     @step
     async def fetch() -> int | None:
         return 1
@@ -48,13 +48,13 @@ async def test_none_is_a_value_too():
 
 
 @pytest.mark.parametrize("stub", [FatalError("no money"), FatalError], ids=["instance", "class"])
-async def test_an_exception_is_raised(stub):
+async def test_a_stub_s_exception_is_raised(stub):
     async with environment({charge: stub}) as env:
         assert isinstance(await outcome(env), FatalError)
         assert len(env.calls(charge)) == 1
 
 
-async def test_a_function_is_called_with_the_steps_arguments():
+async def test_a_stub_s_function_is_called_with_the_step_s_arguments():
     async def async_stub(card: str, cents: int) -> str:
         return f"{card}:{cents}"
 
@@ -105,7 +105,7 @@ async def test_results_pass_through_the_codec_by_the_steps_own_annotation():
         assert await (await env.client.start(pairs)).result() == "1 4711"
 
 
-async def test_errors_are_retried_after_the_delays_of_the_steps_policy():
+async def test_errors_of_a_stub_are_retried_after_the_delays_of_the_step_s_policy():
     when = []
 
     def fail(*_):
@@ -141,7 +141,7 @@ async def test_a_stub_that_takes_too_long_runs_into_the_steps_timeout(colour, ca
         assert env.now - START == timedelta(seconds=30)
 
 
-async def test_a_stub_stands_in_whatever_name_and_options_the_step_is_called_by():
+async def test_a_stub_holds_for_its_step_under_any_name_and_options():
     @workflow
     async def twice() -> list[str]:
         return [await charge("a", 1), await charge.options(name="again")("b", 2)]
@@ -177,7 +177,7 @@ async def test_calls_are_listed_in_order_with_their_arguments():
         assert env.calls(ship) == []
 
 
-async def test_a_stub_for_a_step_that_nobody_uses_is_fine():
+async def test_a_stub_for_an_unused_step_is_allowed():
     @step
     async def unused() -> None: ...
 
@@ -186,12 +186,12 @@ async def test_a_stub_for_a_step_that_nobody_uses_is_fine():
 
 
 @pytest.mark.parametrize("key", [print, 1, "", checkout])
-def test_a_stub_for_what_is_no_step_is_refused(key):
+def test_a_stub_for_an_object_that_is_no_step_is_refused(key):
     with pytest.raises(DefinitionError, match="is not a step"):
         environment({key: "value"})
 
 
-def test_calls_of_what_is_no_step_are_refused():
+def test_asking_for_calls_of_an_object_that_is_no_step_is_refused():
     with pytest.raises(DefinitionError, match="expected a step"):
         environment({}).calls(print)
 

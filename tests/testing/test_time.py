@@ -112,7 +112,7 @@ async def test_a_deadline_is_kept():
         assert env.now - START == timedelta(days=1)
 
 
-async def test_two_who_wait_see_the_world_at_each_moment():
+async def test_two_waiting_tasks_see_the_state_of_each_moment():
     async with environment() as env:
         long, short = await env.client.start(forty_days), await env.client.start(checkout, ORDER)
 

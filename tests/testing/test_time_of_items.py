@@ -101,7 +101,7 @@ async def test_retries_of_an_item_end_within_their_time(how):
         assert len(tries) == 2
 
 
-async def test_an_item_knows_until_when_it_may_take():
+async def test_an_item_knows_its_deadline():
     seen: list[datetime | None] = []
 
     def looks(page: int) -> str:
