@@ -89,11 +89,11 @@ def unknown_calls(block: Block) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_calls_on_a_page_are_calls_that_there_are(page):
+def test_calls_on_a_page_fit_existing_functions(page):
     assert [call for block in blocks_of(page) if block.language == "python" for call in unknown_calls(block)] == []
 
 
-def test_a_call_that_there_is_not_is_found():
+def test_a_call_that_fits_no_function_is_found():
     block = Block("python", "client.strat(x)\nsleep(1, jitter=2)\nclient.start(x, key='y')\n", 1)
     assert unknown_calls(block) == ["client.strat()", "sleep(jitter=)"]
 

@@ -69,7 +69,7 @@ def ask(url: str, *, key: str | None = None, body: Any = None) -> tuple[int, Any
         return error.code, json.load(error)
 
 
-def test_nothing_starts_before_the_migration_was_there(postgres):
+def test_no_service_starts_before_the_migration_has_ended(postgres):
     worker = Project(postgres.create_database(), "").start("worker")
     worker.communicate(timeout=90)
     assert worker.returncode != 0

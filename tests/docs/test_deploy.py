@@ -92,13 +92,13 @@ COMMANDS = dict(commands())
 
 
 @pytest.mark.parametrize("place", COMMANDS)
-def test_a_command_is_one_that_there_is(place):
+def test_every_command_on_a_page_exists(place):
     words = COMMANDS[place]
     assert Path(words[0]).name == "holdfast"
     parsed(words)
 
 
-def test_a_command_that_there_is_not_is_found():
+def test_a_command_that_does_not_exist_is_found():
     with pytest.raises(KeyError):
         parsed(["holdfast", "wroker"])
     with pytest.raises(Exception, match="No such option"):
@@ -138,7 +138,7 @@ def test_a_unit_has_its_three_parts(path):
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-def test_a_unit_is_one_that_systemd_takes(path, tmp_path):
+def test_systemd_accepts_every_unit(path, tmp_path):
     """Where there is no systemd its own words are all there is to check: the other tests do."""
     checker = shutil.which("systemd-analyze")
     if checker is None:
@@ -164,7 +164,7 @@ def test_the_dockerfile_begins_with_an_image():
     assert instructions()[0][0] == "FROM"
 
 
-def test_what_the_dockerfile_copies_is_there():
+def test_files_that_the_dockerfile_copies_exist():
     copied = [rest.split()[:-1] for word, rest in instructions() if word == "COPY" and not rest.startswith("--from=")]
     missing = [name for names in copied for name in names if not (DEPLOY / "docker" / name).exists()]
     assert missing == []
@@ -186,7 +186,7 @@ def test_the_image_gets_the_signal_itself():
     assert dict(instructions())["CMD"].startswith("[")
 
 
-def test_the_image_installs_extras_that_there_are():
+def test_the_image_installs_existing_extras():
     required = (DEPLOY / "docker" / "requirements.txt").read_text("utf-8")
     [extras] = re.findall(r"^holdfast\[([\w,]+)\]", required, re.MULTILINE)
     declared = re.findall(r"^(\w+) = \[", (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
@@ -229,7 +229,7 @@ def test_a_service_waits_for_what_can_be_waited_for(name):
                 pytest.fail(f"{unknown} is no condition")
 
 
-def test_nobody_but_the_migration_migrates():
+def test_only_the_migration_service_migrates():
     said = {name: one["environment"].get("HOLDFAST_MIGRATE") for name, one in COMPOSE["services"].items()}
     assert said == {"postgres": None, "migrate": "true", "worker": "false", "web": "false"}
 
@@ -295,7 +295,7 @@ def test_each_deployment_has_a_disruption_budget():
     assert budgets == {name: labels(one) for name, one in named("Deployment").items()}
 
 
-def test_probes_ask_for_addresses_that_there_are():
+def test_probes_ask_for_existing_paths():
     web = container(pods()["holdfast-web"])
     asked = {web[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
     served = set(holdfast.web.api("sqlite:///:memory:").openapi()["paths"])

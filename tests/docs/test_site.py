@@ -55,7 +55,7 @@ def test_every_place_has_a_page():
     assert {place for place in places if not (DOCS / place).exists()} == set()
 
 
-def test_files_of_the_repository_that_have_a_place_are_there():
+def test_files_of_the_repository_that_have_a_place_on_the_site_exist():
     places = [place for place in placed(SITE["nav"]) if place.startswith("repository/")]
     assert [place for place in places if not (ROOT / place.removeprefix("repository/")).exists()] == []
 

@@ -110,7 +110,7 @@ def test_the_card_is_charged_once_although_the_script_was_killed(session):
     assert script.count("charging 1200 cents to 4242") == 1
 
 
-def test_what_is_installed_is_there_to_be_installed():
+def test_packages_that_the_page_installs_exist():
     commands = [
         command for block in blocks_of(START) if block.language == "console" for command, _ in commands_of(block)
     ]
@@ -119,5 +119,5 @@ def test_what_is_installed_is_there_to_be_installed():
     assert set(extras.split(",")) <= set(importlib.metadata.metadata(name).get_all("Provides-Extra"))
 
 
-def test_a_line_that_is_not_printed_is_missed():
+def test_a_line_that_a_command_does_not_print_is_found():
     assert missing(["one", "... 3", "two"], ["one", "number 3", "too"]) == ["two"]

@@ -53,7 +53,7 @@ def test_every_error_is_drawn_in_the_tree():
     assert set(defined()) - set(drawn()) == set()
 
 
-def test_everything_drawn_is_an_error_that_exists():
+def test_every_drawn_error_exists():
     assert {name for name in drawn() if not (name in defined() or hasattr(builtins, name))} == set()
 
 

@@ -50,7 +50,7 @@ def test_every_file_and_class_that_is_named_is_there(there):
     assert named - there.keys() == set()
 
 
-def test_every_sentence_about_a_test_is_a_test_s_name(there):
+def test_every_sentence_about_a_test_is_the_name_of_a_test(there):
     rows = [line.rstrip("| ").rpartition(" | ")[2] for line in TEXT.splitlines() if line.startswith("| ")]
     said = [found for row in rows if "`" in row for found in sentences(row)]
     assert len(said) > 60

@@ -148,7 +148,7 @@ def test_every_name_that_is_offered_exists(modules):
     assert missing == []
 
 
-def test_importing_the_package_brings_no_guests():
+def test_importing_the_package_imports_no_optional_package():
     assert GUESTS.intersection(loaded()["modules"]) == set()
 
 

@@ -23,7 +23,7 @@ def test_every_module_opens_with_a_docstring(modules):
     assert [module.name for module in modules if not ast.get_docstring(module.tree)] == []
 
 
-def test_no_module_is_longer_than_it_can_be_read(modules):
+def test_no_module_is_too_long_to_read(modules):
     lengths = {module.name: module.text.count("\n") for module in modules}
     assert {name: lines for name, lines in lengths.items() if lines > LONGEST} == {}
 

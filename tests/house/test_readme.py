@@ -70,11 +70,11 @@ def test_a_link_on_a_page_leads_somewhere(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_page_names_nothing_that_there_is_not(page):
+def test_a_page_names_only_what_exists(page):
     assert unknown_names(page.read_text("utf-8")) == []
 
 
-def test_a_name_that_there_is_not_is_found():
+def test_a_name_that_does_not_exist_is_found():
     assert unknown_names("call holdfast.slep() or holdfast.sleep(), see holdfast.toml") == ["slep"]
 
 
