@@ -1,4 +1,4 @@
-"""What a break of the product must lead to: some seed notices, and names the law."""
+"""When the product is broken on purpose, some seed has to notice and to name the broken law."""
 
 from __future__ import annotations
 

@@ -8,17 +8,17 @@ from holdfast.worker.admission import Admission
 from tests.simulation.noticing import assert_noticed
 
 
-def test_a_run_that_is_sent_the_new_way_behind_the_point_is_noticed(monkeypatch):
+def test_a_run_past_a_change_that_takes_the_new_branch_is_noticed(monkeypatch):
     monkeypatch.setattr(Execution, "_patch", lambda self, life, change_id: True)
     assert_noticed("P4", "P5", "P10", "versions")
 
 
-def test_a_run_that_is_never_sent_the_new_way_is_noticed(monkeypatch):
+def test_a_run_that_never_takes_the_new_branch_is_noticed(monkeypatch):
     monkeypatch.setattr(Execution, "_patch", lambda self, life, change_id: False)
     assert_noticed("versions")
 
 
-def test_a_new_way_that_nobody_remembers_is_noticed(monkeypatch):
+def test_a_new_branch_that_is_not_recorded_is_noticed(monkeypatch):
     patch = Execution._patch
 
     def forgetful(self, life, change_id):

@@ -13,7 +13,7 @@ from tests.simulation.noticing import assert_noticed
 
 
 def let_say(monkeypatch: pytest.MonkeyPatch, instead: str, reason: Any) -> None:
-    """Let drives say this instead of that."""
+    """Let drives report one outcome instead of another."""
     drive = drives.drive
 
     async def lying(*args: Any) -> Driven:
@@ -23,22 +23,22 @@ def let_say(monkeypatch: pytest.MonkeyPatch, instead: str, reason: Any) -> None:
     monkeypatch.setattr(drives, "drive", lying)
 
 
-def test_a_drive_that_says_of_what_is_due_that_it_waits_is_noticed(monkeypatch):
+def test_a_drive_that_reports_a_due_run_as_waiting_is_noticed(monkeypatch):
     let_say(monkeypatch, "budget", "waiting")
     assert_noticed("drives", first=5)
 
 
-def test_a_drive_that_says_too_early_that_its_time_is_over_is_noticed(monkeypatch):
+def test_a_drive_that_reports_too_early_that_its_budget_is_spent_is_noticed(monkeypatch):
     let_say(monkeypatch, "waiting", "budget")
     assert_noticed("drives")
 
 
-def test_a_drive_that_says_of_what_waits_that_it_has_ended_is_noticed(monkeypatch):
+def test_a_drive_that_reports_a_waiting_run_as_ended_is_noticed(monkeypatch):
     let_say(monkeypatch, "waiting", "ended")
     assert_noticed("drives")
 
 
-def test_a_drive_that_miscounts_what_it_has_taken_on_is_noticed(monkeypatch):
+def test_a_drive_that_miscounts_the_runs_it_has_taken_is_noticed(monkeypatch):
     admit = Session._admit
 
     def twice(self, claimed):
@@ -49,8 +49,8 @@ def test_a_drive_that_miscounts_what_it_has_taken_on_is_noticed(monkeypatch):
     assert_noticed("drives")
 
 
-def test_drives_that_leave_what_others_have_left_are_noticed(monkeypatch):
-    """Where there are no workers, they alone end the leases of the dead."""
+def test_drives_that_do_not_take_over_runs_of_dead_drives_are_noticed(monkeypatch):
+    """Where there are no workers, only drives end the leases of the dead."""
     ask = drives.Drive._registered
 
     async def deaf(self, kind):

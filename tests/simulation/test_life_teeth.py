@@ -79,7 +79,7 @@ def test_a_journal_that_outlives_its_run_is_noticed(monkeypatch):
     assert_noticed("retention", within=20)
 
 
-def test_what_a_chain_leaves_behind_is_noticed(monkeypatch):
+def test_rows_that_a_removed_chain_leaves_behind_are_noticed(monkeypatch):
     leave_out(monkeypatch, "delete_values", "delete_items", "delete_taken")
     assert_noticed("retention", within=60)
 
@@ -112,7 +112,7 @@ def test_a_run_that_begins_again_after_it_was_removed_is_noticed(monkeypatch):
 
 
 def begin_whoever_was_first(tx, events, waits, runs, now):
-    """As the product does it, but also for events that somebody has marked before."""
+    """As in the product, but also for events that were marked before."""
     mark_matched(tx, events, waits, (), now)
     start_runs(tx, runs, now)
 
@@ -127,7 +127,7 @@ def test_a_machine_whose_journal_only_grows_is_noticed(monkeypatch):
     assert_noticed("machines", first=26)
 
 
-def test_what_a_failed_state_has_written_is_noticed(monkeypatch):
+def test_a_write_of_a_failed_state_is_noticed(monkeypatch):
     kept = {}
 
     class Leaking(machines.Context):

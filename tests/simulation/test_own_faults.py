@@ -1,4 +1,4 @@
-"""The simulation fails itself: that ends the world, and is told with its seed."""
+"""An error in the simulation itself ends the world and is reported with its seed."""
 
 import pytest
 
@@ -14,7 +14,7 @@ SEED = 5
     ("judge", "method"),
     [(Laws, "told"), (Laws, "begins"), (Oracle, "returned"), (Oracle, "saw"), (Quiet, "wait_for_ends")],
 )
-def test_a_judge_that_fails_ends_the_world_and_is_told_with_the_seed(monkeypatch, judge, method):
+def test_an_error_in_the_simulation_ends_its_world_and_is_reported_with_the_seed(monkeypatch, judge, method):
     def fail(*args):
         raise KeyError("unknown to the judge")
 

@@ -1,4 +1,4 @@
-"""The same seed is the same world: else a seed would be of no use to whoever has to find out what broke."""
+"""The same seed gives the same world: otherwise a seed would not help to find out what broke."""
 
 import os
 import subprocess

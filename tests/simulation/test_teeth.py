@@ -162,7 +162,7 @@ def test_a_worker_that_spins_is_noticed(monkeypatch):
     assert_noticed("P6", within=20)
 
 
-def test_a_deadline_that_rings_no_alarm_is_noticed(monkeypatch):
+def test_a_deadline_that_wakes_no_run_is_noticed(monkeypatch):
     wake_at = Admission.wake_at
 
     def deaf(self, held):
@@ -176,7 +176,7 @@ def test_a_deadline_that_rings_no_alarm_is_noticed(monkeypatch):
     assert_noticed("P6", first=25)
 
 
-def test_an_end_that_the_row_tells_otherwise_is_noticed(monkeypatch):
+def test_an_end_that_differs_between_row_and_journal_is_noticed(monkeypatch):
     change_of = Admission._change
 
     def rosy(self, held, done):
@@ -198,7 +198,7 @@ def test_crashes_that_nobody_counts_are_noticed(monkeypatch):
     assert_noticed("P8", first=15)
 
 
-def test_a_takeover_that_counts_for_too_much_is_noticed(monkeypatch):
+def test_a_takeover_that_counts_too_many_crashes_is_noticed(monkeypatch):
     admit = Admission.admit
     monkeypatch.setattr(
         Admission,
@@ -223,7 +223,7 @@ def test_a_step_that_answers_a_body_being_put_away_is_noticed(monkeypatch):
     assert_noticed("P9")
 
 
-def test_code_that_goes_on_although_it_does_not_match_is_noticed(monkeypatch):
+def test_code_that_goes_on_although_it_does_not_match_its_journal_is_noticed(monkeypatch):
     def lenient(self, key, digest):
         self._cursor += 1
 
@@ -262,7 +262,7 @@ def test_signals_taken_in_another_order_than_sent_are_noticed(monkeypatch):
     assert_noticed("messages", within=120, first=113)
 
 
-def test_a_message_id_that_nobody_remembers_is_noticed(monkeypatch):
+def test_a_message_id_that_is_forgotten_is_noticed(monkeypatch):
     """A hook is closed by its first payload whatever ids there are; a signal is not."""
     from holdfast.testing.simulation.mail import Mail
 

@@ -1,4 +1,4 @@
-"""An async step, and an async workflow, is a coroutine function to whoever asks: decorators, mocks, and `call`."""
+"""An async step or workflow is a coroutine function to decorators, mocks, `call` and `inspect`."""
 
 from __future__ import annotations
 
@@ -37,28 +37,28 @@ machine = Machine("machine", {"start": lambda ctx: Done(None)})
 
 
 @pytest.mark.parametrize("one", [refund, refund.options(name="other"), child, machine])
-def test_what_is_awaited_is_a_coroutine_function(one):
+def test_an_async_step_or_workflow_is_a_coroutine_function(one):
     assert inspect.iscoroutinefunction(one)
 
 
 @pytest.mark.parametrize("one", [log, blocking_child])
-def test_what_blocks_is_none(one):
+def test_a_blocking_step_or_workflow_is_no_coroutine_function(one):
     assert not inspect.iscoroutinefunction(one)
 
 
-def test_its_signature_is_that_of_its_function():
+def test_a_step_has_the_signature_of_its_function():
     assert list(inspect.signature(refund).parameters) == ["receipt", "cents"]
     assert inspect.getcallargs(refund, "receipt 7") == {"receipt": "receipt 7", "cents": 0}
 
 
-def test_a_mock_that_stands_in_for_it_is_awaited():
+def test_a_mock_of_an_async_step_is_awaited():
     with patch.object(sys.modules[__name__], "refund") as awaited, patch.object(sys.modules[__name__], "log") as called:
         assert isinstance(awaited, AsyncMock)
         assert isinstance(called, MagicMock)
 
 
 def retried(fn):
-    """As libraries do it, for functions of both kinds."""
+    """A decorator as libraries write it, for functions of both kinds."""
     assert inspect.iscoroutinefunction(fn)
 
     @functools.wraps(fn)
@@ -71,7 +71,7 @@ def retried(fn):
     return again
 
 
-def test_a_decorator_above_it_awaits_it():
+def test_a_decorator_above_an_async_step_awaits_it():
     @workflow
     async def body() -> str:
         return await retried(refund)("receipt 7")
@@ -89,7 +89,7 @@ def test_a_decorator_above_it_awaits_it():
         assert env.client.start(body).result() == "done"
 
 
-def test_an_inline_step_may_be_a_partial_call_of_it():
+def test_an_inline_step_may_be_a_partial_of_an_async_step():
     @workflow
     async def body() -> str:
         return await holdfast.call("refund it", functools.partial(refund, "receipt 7", cents=5))
@@ -98,7 +98,7 @@ def test_an_inline_step_may_be_a_partial_call_of_it():
         assert env.client.start(body).result() == "receipt 7: 5 back"
 
 
-def test_a_partial_call_of_it_may_undo_something():
+def test_a_partial_of_an_async_step_may_be_a_compensation():
     @workflow
     async def body() -> None:
         holdfast.compensate(functools.partial(refund, "receipt 7"))

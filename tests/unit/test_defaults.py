@@ -35,7 +35,7 @@ def test_a_value_may_have_four_mebibytes():
     assert Codec().max_payload == 4 * 1024 * 1024
 
 
-def test_a_worker_has_a_lease_room_threads_and_patience():
+def test_the_defaults_of_a_worker_are_those_of_the_contract():
     plan = Worker("sqlite:///:memory:", workflows=[body])._plan
     assert (plan.lease, plan.concurrency, plan.threads, plan.grace) == (30_000_000, 100, 32, 20_000_000)
     assert (plan.blocked_after, plan.stall) == (1_000_000, microseconds("5m"))

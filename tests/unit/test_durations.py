@@ -96,7 +96,7 @@ def test_a_duration_is_spoken_as_a_person_would(count, said):
 
 
 @given(st.integers(0, 10**12))
-def test_what_is_spoken_can_be_written_again(seconds):
+def test_a_duration_as_it_is_shown_can_be_parsed_again(seconds):
     whole = seconds % (400 * 86_400)
     assert microseconds(spoken(whole * SECOND)) == whole * SECOND
 
@@ -109,6 +109,6 @@ def test_an_instant_and_its_moment_are_the_same_time(naive, hours):
 
 
 @pytest.mark.parametrize("moment", [datetime(2030, 1, 1), "2030-01-01", 5, None], ids=repr)
-def test_what_is_no_aware_datetime_is_no_instant(moment):
+def test_a_value_other_than_an_aware_datetime_is_refused_as_an_instant(moment):
     with pytest.raises(BadDuration, match="aware datetime"):
         instant_of(moment, what="sleep_until")

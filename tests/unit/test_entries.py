@@ -118,7 +118,7 @@ def test_an_entry_without_the_optional_fields_can_be_read():
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", msgspec.msgpack.encode([["no_such_kind", 1]])])
-def test_what_is_no_journal_is_refused(data):
+def test_bytes_that_are_no_journal_are_refused(data):
     with pytest.raises(msgspec.MsgspecError):
         decode_entries(data)
 
@@ -138,7 +138,7 @@ def test_claims_and_the_end_do_not_count(some, noise, dice):
 
 
 @given(plain, retrying)
-def test_nothing_that_failed_is_kept_behind_a_cut(some, again):
+def test_the_failure_that_caused_a_retry_is_not_kept_after_its_cut(some, again):
     history = history_of([*some, again])
     assert history.retrying == again
     failures = [one for one in some if isinstance(one, StepFailed)]
@@ -224,7 +224,7 @@ def test_a_new_try_costs_the_same_however_many_there_were():
     assert calls(400) < 3 * calls(200)
 
 
-def test_a_life_begins_where_a_later_cut_has_left_it():
+def test_a_life_begins_where_a_later_cut_left_it():
     some = [
         Started(1, b"s"), StepAsked("a", b""), StepCompleted(2, "a", 1, b"r"), StepAsked("b", b""),
         StepFailed(3, "b", 1, b"x"), RunRetrying(3, 1, b"x", 3, 1), RunRetrying(4, 2, b"x", 4, 1),
@@ -249,7 +249,7 @@ def test_a_message_that_is_put_back_costs_the_same_however_many_there_are():
     assert calls(400) < 3 * calls(200)
 
 
-def test_steps_are_open_that_have_no_end_in_what_a_journal_means():
+def test_the_open_steps_are_those_without_an_end_in_the_history():
     some = [
         Started(1, b"s"), StepAsked("a", b""), StepAsked("b", b""), StepAsked("c", b""), StepCompleted(2, "a", 1, b""),
         StepFailed(3, "b", 1, b"x"),
@@ -258,8 +258,8 @@ def test_steps_are_open_that_have_no_end_in_what_a_journal_means():
     assert open_steps([*some, StepCompleted(4, "c", 1, b""), RunRetrying(4, 1, b"x", 5, 1)]) == ["b"]
 
 
-def test_a_machine_that_is_ended_by_force_behind_a_checkpoint_skips_the_state_that_it_is_in():
-    """The rows before the checkpoint are gone, and with them the entry that says that it has begun."""
+def test_a_machine_cancelled_by_force_after_a_checkpoint_skips_its_current_state():
+    """The rows before the checkpoint are gone, and with them the entry that says that the run has begun."""
     checkpoint = Checkpoint(2, Started(1, b"s"), b"state", {"tick": 100}, 0)
     row = [StepCompleted(2, "tick:99", 1, b""), checkpoint, StepAsked("tick:100", b"")]
     assert skipped([encode_entries(row)], None) == ("step 'tick:100'", "the cleanup of its body")
@@ -293,13 +293,13 @@ BEFORE = [Started(1, b"s"), StepAsked("a", b""), StepAsked("b", b"")]
 A, B = StepCompleted(2, "a", 1, b"r"), StepCompleted(3, "b", 1, b"r")
 
 
-def test_a_result_kept_for_a_blocked_body_is_no_part_of_what_is_replayed():
+def test_a_result_kept_for_a_blocked_body_is_not_replayed():
     history = history_of([*BEFORE, Blocked(2, 1), A])
     assert (history.entries, history.carried, history.retrying) == (BEFORE, [A], None)
 
 
 @pytest.mark.parametrize("result", [A, StepFailed(2, "a", 1, b"x"), StepRetrying(2, "a", 1, b"x", 9, 1)])
-def test_whatever_an_attempt_came_to_is_kept(result):
+def test_the_outcome_of_any_attempt_is_kept_for_a_blocked_body(result):
     assert history_of([*BEFORE, Blocked(2, 1), result]).carried == [result]
 
 
@@ -311,7 +311,7 @@ def test_results_that_came_at_several_tries_add_up():
     assert history_of([*BEFORE, Blocked(2, 1), A, Claimed(3, "w"), Blocked(3, 1), B]).carried == [A, B]
 
 
-def test_what_stands_behind_the_kept_results_counts_as_ever():
+def test_entries_after_the_kept_results_count_as_usual():
     fired = TimerFired(4, 0)
     assert history_of([*BEFORE, Blocked(2, 1), A, fired]).entries == [*BEFORE, fired]
 

@@ -12,7 +12,7 @@ def test_a_module_that_is_there_is_handed_out():
     assert load_extra("zstandard", extra="compress", needed_by="Zstd") is sys.modules["zstandard"]
 
 
-def test_one_that_is_missing_is_named_with_its_extra_and_who_needs_it(monkeypatch):
+def test_a_missing_module_is_named_with_its_extra_and_what_needs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(DefinitionError, match=r"Zstd needs the zstandard package.*pip install 'holdfast\[compress\]'"):
         load_extra("zstandard", extra="compress", needed_by="Zstd")

@@ -51,7 +51,7 @@ def test_an_id_that_a_store_can_keep_stays_as_it_is():
     assert bounded_id("x" * 500) == "x" * 500
 
 
-def test_a_longer_one_is_cut_and_still_tells_itself_from_others():
+def test_a_longer_id_is_cut_and_stays_distinct_from_others():
     ids = {bounded_id("x" * 500 + end) for end in ("a", "b", "ab")}
     assert len(ids) == 3
     assert {len(one) for one in ids} == {500}

@@ -1,4 +1,4 @@
-"""Matching: what is a part of a payload, and probes, of which an event has the one of any wait that it matches."""
+"""Matching: which payloads contain a match, and the probes by which events find the waits that they match."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MANY = {f"field{number:03}": number for number in range(300)} | {"z": 1}
         (3, {}, False),
     ],
 )
-def test_a_part_is_told_from_the_rest(value, wanted, is_part):
+def test_a_match_is_met_by_payloads_that_contain_it_and_by_no_others(value, wanted, is_part):
     assert holds(value, wanted) is is_part
 
 

@@ -1,4 +1,4 @@
-"""`@step` and `@workflow` on a method: what would have to be stored as `self` is refused where it is written."""
+"""`@step` and `@workflow` on a method are refused where they are written: `self` would have to be stored."""
 
 from __future__ import annotations
 
@@ -76,6 +76,6 @@ async def priced() -> list[int]:
     return [times(5), Prices.twice(5), Prices.half(5), own(5)]
 
 
-def test_a_class_may_hold_functions_and_an_object_s_method_is_one():
+def test_a_function_in_a_class_and_a_bound_method_may_be_steps():
     with Environment([priced]) as env:
         assert env.client.start(priced).result() == [15, 10, 2, 5]

@@ -1,4 +1,4 @@
-"""Steps and workflows are pickled by their names, as the functions that they are made of. Clients are not pickled."""
+"""Steps and workflows are pickled by name, as functions are. Clients are not pickled."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def doubled_in_a_plain_body(n: int) -> int:
 
 
 @pytest.mark.parametrize("one", [double, doubled, doubled_in_a_plain_body])
-def test_it_is_the_same_one_again(one):
+def test_an_unpickled_workflow_or_step_is_the_same_object(one):
     assert pickle.loads(pickle.dumps(one)) is one
     assert copy.deepcopy(one) is one
 
 
-def test_one_with_options_of_its_own_is_no_other_one_by_mistake():
+def test_a_workflow_with_options_is_refused_by_pickle():
     with pytest.raises(pickle.PicklingError, match="not the same object"):
         pickle.dumps(doubled.options(key="one"))
 
 
-def test_a_process_that_is_spawned_may_be_given_one(database_url):
+def test_a_spawned_process_may_be_given_a_workflow_or_step(database_url):
     process = multiprocessing.get_context("spawn").Process(
         target=holdfast.run, args=(doubled, 4), kwargs={"url": database_url, "key": "one"}
     )

@@ -18,7 +18,7 @@ ERROR = ConnectionError("the line is dead")
 
 
 def delays(retry: Retry, count: int) -> list[float | None]:
-    """In seconds, after each of the first attempts, with dice that show the middle."""
+    """The delays in seconds after each of the first attempts, with the random number in the middle of its range."""
     found = [retry.delay(ERROR, attempt, 0, MIDDLE) for attempt in range(1, count + 1)]
     return [None if one is None else one / SECOND for one in found]
 
@@ -59,7 +59,7 @@ def test_jitter_reaches_both_ends():
     assert [retry.delay(ERROR, 1, 0, dice) for dice in (0, 1)] == [8 * SECOND, 12 * SECOND]
 
 
-def test_without_jitter_the_dice_do_not_matter():
+def test_random_numbers_do_not_matter_without_jitter():
     retry = Retry(jitter=0)
     assert {retry.delay(ERROR, 1, 0, dice) for dice in (0, 0.3, 1)} == {SECOND}
 
@@ -104,7 +104,7 @@ def test_within_does_not_lengthen_the_attempts():
     ],
     ids=str,
 )
-def test_what_is_worth_another_try(policy, error, is_retried):
+def test_the_policy_decides_by_the_error_whether_to_try_again(policy, error, is_retried):
     assert (Retry(**policy).delay(error, 1, 0, MIDDLE) is not None) is is_retried
 
 
@@ -147,11 +147,11 @@ def test_retry_after_ends_with_within():
     [as_final(ValueError("x")), ExceptionGroup("x", [ERROR, ExceptionGroup("y", [as_final(ValueError("z"))])])],
     ids=repr,
 )
-def test_what_is_marked_final_is_never_tried_again(error):
+def test_an_error_marked_final_is_never_tried_again(error):
     assert Retry(attempts=None).delay(error, 1, 0, MIDDLE) is None
 
 
-def test_one_whose_cause_is_final_is_tried_again():
+def test_an_error_whose_cause_is_final_is_tried_again():
     error = ConnectionError("the line is dead")
     error.__cause__ = as_final(ValueError("x"))
     assert not is_final(error)

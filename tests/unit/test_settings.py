@@ -26,7 +26,7 @@ def test_every_setting_has_a_check_and_a_field():
     assert set(settings._CHECKS) == {field.name for field in fields(Settings)}
 
 
-def test_without_any_word_the_defaults_hold(place):
+def test_the_defaults_hold_without_any_setting(place):
     found = resolve(environ={}, directory=place)
     assert (found.url, found.namespace, found.migrate) == ("sqlite:///holdfast.db", "default", True)
 
@@ -38,7 +38,7 @@ def test_an_argument_comes_before_the_environment_and_the_environment_before_the
     assert (found.url, found.namespace, found.schema) == ("sqlite:////argument.db", "environ", "file")
 
 
-def test_an_argument_that_is_none_and_an_empty_variable_say_nothing(place):
+def test_an_argument_of_none_and_an_empty_variable_count_as_not_given(place):
     assert resolve(environ={"HOLDFAST_URL": ""}, directory=place, url=None).url == "sqlite:///holdfast.db"
 
 
@@ -113,7 +113,7 @@ def test_values_of_the_environment_are_read_as_what_they_mean(place):
     assert (found.max_retention, found.event_retention) == (90 * 86_400 * 1_000_000, 3_600 * 1_000_000)
 
 
-def test_variables_that_are_no_settings_belong_to_somebody_else(place):
+def test_environment_variables_that_are_no_settings_are_ignored(place):
     assert resolve(environ={"HOLDFAST_COLOUR": "red"}, directory=place) == Settings()
 
 
@@ -181,13 +181,13 @@ def test_a_file_that_is_no_toml_is_named(place):
         resolve(environ={}, directory=place)
 
 
-def test_a_table_that_is_none_is_refused(place):
+def test_a_settings_table_of_another_type_is_refused(place):
     (place / "pyproject.toml").write_text("[tool]\nholdfast = 3\n")
     with pytest.raises(DefinitionError, match=r"tool\.holdfast: expected a table"):
         resolve(environ={}, directory=place)
 
 
-def test_a_name_that_no_store_can_keep_is_refused(place):
+def test_a_name_that_no_store_can_hold_is_refused(place):
     # As a byte that is no UTF-8 comes out of the environment.
     with pytest.raises(DefinitionError, match=r"HOLDFAST_NAMESPACE.*expected text"):
         resolve(environ={"HOLDFAST_NAMESPACE": "shop\udcff"}, directory=place)
@@ -210,7 +210,7 @@ def test_an_unknown_argument_is_refused(place):
         resolve(environ={}, directory=place, colour="red")
 
 
-def test_what_has_the_name_of_a_settings_file_and_is_none_is_refused_not_passed_by(place):
+def test_a_settings_file_that_is_a_folder_or_a_broken_link_is_refused_and_not_skipped(place):
     file = place / "holdfast.toml"
     file.mkdir()
     with pytest.raises(DefinitionError, match=r"holdfast\.toml is a folder; expected a file with settings"):

@@ -7,11 +7,11 @@ from holdfast.errors import DefinitionError
 from holdfast.model import quoted
 
 
-def test_a_value_that_was_refused_is_shown_as_it_was_written():
+def test_a_refused_value_is_shown_as_it_was_written():
     assert quoted("a\0b") == "'a\\x00b'"
 
 
-def test_of_a_long_one_the_beginning_and_the_length_are_shown():
+def test_a_long_refused_value_is_shown_by_its_beginning_and_length():
     @workflow
     async def body() -> None: ...
 

@@ -221,7 +221,7 @@ class Cold(msgspec.Struct, frozen=True):
 
 
 class Plain:
-    """Nothing that the codec knows."""
+    """A class of a kind that the codec does not know."""
 
     def __init__(self) -> None:
         self.x = 1

@@ -95,7 +95,7 @@ def test_any_number_of_arguments_of_either_kind_come_back():
     assert round_trip(gather, Item("a", 1), b=Item("b", 2)) == ((Item("a", 1),), {"b": Item("b", 2)})
 
 
-def test_a_name_may_be_taken_twice_if_one_is_positional_only():
+def test_a_keyword_argument_may_have_the_name_of_a_positional_only_parameter():
     assert round_trip(positional, 1, a=2) == ((1,), {"a": 2})
 
 
@@ -198,7 +198,7 @@ def test_check_gives_the_packed_bytes():
     assert made.check(("x", 1), {}) == made.pack(("x", 1), {})
 
 
-def test_arguments_of_a_start_by_name_that_fit_as_json_are_read_as_that():
+def test_arguments_of_a_start_by_name_are_read_as_plain_json_where_they_fit():
     def pack(ids: list[int], label: str) -> None: ...
 
     by_name = codec.arguments(untyped).pack(((1, 2), UUID(int=5)), {})
@@ -255,7 +255,7 @@ def test_the_keys_of_an_unpacked_typed_dict_are_typed_arguments():
             codec.arguments(order).pack(("tok",), wrong)
 
 
-def test_arguments_of_which_only_a_variable_is_known_keep_their_types():
+def test_arguments_annotated_with_a_param_spec_or_type_variable_tuple_keep_their_types():
     P = ParamSpec("P")
     Ts = TypeVarTuple("Ts")
 

@@ -120,7 +120,7 @@ def test_any_bare_value_comes_back_with_its_types(value):
     "wrap",
     [lambda one: [one], lambda one: {"a": one}, lambda one: (one,), lambda one: {1: one}, lambda one: frozenset({one})],
 )
-def test_what_could_be_written_can_be_read_however_deep_it_is(wrap):
+def test_a_value_that_could_be_written_can_be_read_however_deep_it_is(wrap):
     deepest, value = b"null", None
     while True:
         value = wrap(value)
@@ -165,7 +165,7 @@ def test_an_instance_without_an_annotation_is_refused_with_the_word_annotate(val
     ],
     ids=lambda one: one if isinstance(one, str) else type(one).__name__,
 )
-def test_what_can_t_be_kept_is_refused_with_its_path(value, told):
+def test_a_value_that_can_t_be_stored_is_refused_with_its_path(value, told):
     with pytest.raises(NotEncodable) as caught:
         made.encode(value)
     assert told in str(caught.value)
@@ -181,13 +181,13 @@ def test_what_can_t_be_kept_is_refused_with_its_path(value, told):
     ],
     ids=lambda one: one if isinstance(one, str) else type(one).__name__,
 )
-def test_nobody_is_told_to_annotate_alone_what_an_annotation_would_not_help(value, told):
+def test_a_refusal_does_not_advise_an_annotation_that_would_not_help(value, told):
     with pytest.raises(NotEncodable, match=told):
         made.encode(value)
 
 
 @pytest.mark.parametrize("annotation", [Any, int, list[int], Cat], ids=str)
-def test_what_nobody_has_awaited_is_refused_with_the_word_await(annotation):
+def test_a_coroutine_that_was_not_awaited_is_refused_with_the_word_await(annotation):
     async def later() -> int:
         return 1
 
@@ -209,7 +209,7 @@ def test_an_enum_that_can_t_be_found_again_is_refused():
 
 
 @pytest.mark.parametrize("name", ["__main__", "__mp_main__"], ids=["run", "spawned by multiprocessing"])
-def test_an_enum_of_the_script_is_written_by_the_name_that_others_know(monkeypatch, name):
+def test_an_enum_of_the_main_script_is_written_by_the_module_name_that_others_can_import(monkeypatch, name):
     """The same bytes, whoever writes it: they are among what a step's arguments are compared by."""
     script: Any = types.ModuleType(name)
     script.__file__ = "/srv/orders.py"
@@ -249,7 +249,7 @@ def test_reading_never_imports_a_module():
         b'{"~enum":1}',
     ],
 )
-def test_bytes_that_are_none_of_ours_are_refused(stored):
+def test_bytes_that_the_codec_did_not_write_are_refused(stored):
     with pytest.raises(NotDecodable):
         made.decode(stored)
 

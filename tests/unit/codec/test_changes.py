@@ -69,7 +69,7 @@ def test_a_missing_field_without_a_default_is_named(cls):
 
 
 @pytest.mark.parametrize("cls", KINDS)
-def test_what_can_t_be_read_is_named_by_its_path(cls):
+def test_a_value_that_can_t_be_read_is_named_by_its_path(cls):
     with pytest.raises(NotDecodable, match=r"value\[0\]\.b\[1\]: expected int, found a string"):
         codec.value(list[cls]).decode(b'[{"a":1,"b":[1,"x"]}]')
 
@@ -88,7 +88,7 @@ class Parsed:
         self.words = self.text.split()
 
 
-def test_a_missing_field_that_the_class_makes_of_the_others_is_made():
+def test_a_missing_field_that_the_class_computes_from_others_is_computed():
     assert codec.value(Parsed).decode(b'{"text":"a b"}').words == ["a", "b"]
 
 
@@ -183,7 +183,7 @@ def test_an_int_may_become_a_float_and_a_set_a_list():
     assert codec.value(list[int]).decode(codec.value(set[int]).encode({1})) == [1]
 
 
-def test_a_tuple_that_was_a_key_is_one_to_a_reader_without_an_annotation():
+def test_a_tuple_key_stays_a_tuple_to_a_reader_without_an_annotation():
     written = {((1, 2), "a"): [3]}
     stored = codec.value(dict[tuple[tuple[int, int], str], list[int]]).encode(written)
     assert codec.value(Any).decode(stored) == written
@@ -194,7 +194,7 @@ def test_a_member_that_is_gone_from_its_enum_is_named():
         codec.value(Colour).decode(b'"green"')
 
 
-def test_a_typed_dict_ignores_what_it_does_not_know():
+def test_a_typed_dict_ignores_unknown_keys():
     assert codec.value(Options).decode(b'{"name":"a","gone":1}') == {"name": "a"}
 
 

@@ -24,7 +24,7 @@ def test_a_local_class_comes_back_as_step_failed():
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=repr)
-def test_what_is_no_exception_comes_back_as_step_failed(error):
+def test_a_class_that_is_no_exception_comes_back_as_step_failed(error):
     back = round_trip(error)
     assert type(back) is errors.StepFailed
     assert back.type == f"builtins.{type(error).__name__}"
@@ -72,7 +72,7 @@ def test_a_class_of_the_script_is_found_in_the_body_s_own_module(monkeypatch):
 
 @pytest.mark.parametrize("others", [{"__main__"}, {"orders"}], ids=["the script", "who imports it"])
 def test_a_class_of_a_script_that_multiprocessing_has_spawned_is_found_by_others(monkeypatch, others):
-    """There the script is called __mp_main__, and its own classes say so."""
+    """In a spawned process the script is called __mp_main__, and so is the module of its classes."""
     cls = type("Mine", (Exception,), {"__module__": "__mp_main__"})
     monkeypatch.setitem(sys.modules, "__mp_main__", module_with(monkeypatch, "__main__", cls))
     stored = codec.encode_exception(cls("x"))
@@ -83,7 +83,7 @@ def test_a_class_of_a_script_that_multiprocessing_has_spawned_is_found_by_others
 
 
 @pytest.mark.parametrize("place", ["cause", "context", "member"])
-def test_so_is_one_of_its_causes_and_members(monkeypatch, place):
+def test_a_script_class_of_a_cause_or_group_member_is_found_in_the_body_s_own_module(monkeypatch, place):
     cls = type("Mine", (Exception,), {"__module__": "__main__"})
     module_with(monkeypatch, "__main__", cls)
     error = ExceptionGroup("many", [cls("x")]) if place == "member" else ValueError("x")
@@ -129,7 +129,7 @@ def test_reading_never_imports_a_module():
 
 
 def test_a_worker_knows_the_classes_of_modules_that_were_loaded_when_it_started_and_no_others(monkeypatch):
-    """Whoever replays the run has not imported what a step imported as it went."""
+    """The worker that replays the run has not imported what a step imported while it ran."""
     of_worker = codec.for_worker()
     late = types.ModuleType("loaded_late")
     late.Late = type("Late", (Exception,), {"__module__": "loaded_late"})

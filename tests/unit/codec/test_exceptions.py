@@ -92,7 +92,7 @@ def test_an_exception_keeps_its_attributes(name, attributes):
         assert getattr(back, attribute) == getattr(error, attribute)
 
 
-def test_what_can_t_be_kept_becomes_a_note():
+def test_an_attribute_that_can_t_be_stored_becomes_a_note():
     error = ValueError("x", Cat("Tom"))
     error.lock = object()
     error.deep = {"a": [1, object()]}
@@ -153,11 +153,11 @@ def test_an_argument_that_can_t_be_kept_is_described_briefly():
     assert described == repr(Cat("x" * 1000))[:200]
 
 
-def test_half_a_character_in_an_argument_is_written_as_its_escape():
+def test_a_lone_surrogate_in_an_argument_is_written_as_its_escape():
     assert round_trip(ValueError("a\ud800")).args == (r"a\ud800",)
 
 
-def test_half_a_character_in_an_attribute_is_written_as_its_escape():
+def test_a_lone_surrogate_in_an_attribute_is_written_as_its_escape():
     """As in the name of a file that is no UTF-8, and in what could not be encoded: without it there is no message."""
     gone = round_trip(FileNotFoundError(2, "No such file", "caf\udce9.txt"))
     assert gone.filename == r"caf\udce9.txt"
@@ -174,19 +174,19 @@ def test_an_attribute_that_is_none_is_kept():
     assert round_trip(error).code is None
 
 
-def test_an_attribute_error_does_not_hold_on_to_what_lacked_the_attribute():
+def test_an_attribute_error_does_not_keep_the_object_that_lacked_the_attribute():
     back = round_trip(caught_from(lambda: Cat("Tom").nothing))
     assert back.obj is None
     assert "could not be kept" not in "\n".join(back.__notes__)
 
 
 class Holding(Exception):
-    """Has a slot that is named as that of AttributeError is."""
+    """An exception with a slot named as that of AttributeError."""
 
     __slots__ = ("obj",)
 
 
-def test_a_slot_of_that_name_that_somebody_has_made_is_kept():
+def test_a_slot_named_obj_of_a_user_s_exception_is_kept():
     error = Holding("x")
     error.obj = 7
     assert round_trip(error).obj == 7
@@ -206,7 +206,7 @@ def test_an_exception_whose_attributes_can_t_be_set_comes_back_with_them():
 
 
 @pytest.mark.parametrize("link", ["__cause__", "__context__"])
-def test_nor_do_they_keep_it_from_its_cause(link):
+def test_an_exception_whose_attributes_can_t_be_set_comes_back_with_its_cause(link):
     error = Frozen(51)
     object.__setattr__(error, link, ValueError("x"))
     assert type(getattr(round_trip(error), link)) is ValueError
@@ -244,7 +244,7 @@ def test_a_long_traceback_keeps_its_innermost_part():
     assert text.endswith("ValueError: bottom")
 
 
-def test_a_traceback_with_a_long_message_keeps_the_end_of_that():
+def test_a_traceback_with_a_long_message_keeps_the_end_of_the_message():
     (text,) = round_trip(caught_from(fail(ValueError("x" * 10_000 + "end")))).__notes__
     assert len(text) < 9000
     assert text.endswith("end")
@@ -315,7 +315,7 @@ def test_a_member_that_was_raised_from_its_own_group_ends():
 
 
 @pytest.mark.parametrize(("count", "notes"), [(100, 0), (101, 1)])
-def test_of_a_large_group_the_first_hundred_are_kept_and_the_rest_is_told(count, notes):
+def test_a_large_group_keeps_its_first_hundred_members_and_says_how_many_are_missing(count, notes):
     back = round_trip(ExceptionGroup("many", [ValueError(number) for number in range(count)]))
     assert [one.args for one in back.exceptions] == [(number,) for number in range(100)]
     told = [f"could not be kept: all but the first 100 of {count} exceptions"] * notes
@@ -337,7 +337,7 @@ def test_an_exception_survives_being_passed_on_again_and_again():
     assert error.code == 51
 
 
-def test_one_that_is_handed_on_keeps_its_notes_and_gets_more():
+def test_an_exception_that_is_passed_on_keeps_its_notes_and_gets_more():
     relayed = codec.relayed(codec.encode_exception(PaymentFailed("visa", code=51), notes=["step charge"]))
     relayed.add_note("in the run r1")
     back = codec.decode_exception(codec.encode_exception(relayed, notes=["in the map"]))
@@ -345,7 +345,7 @@ def test_one_that_is_handed_on_keeps_its_notes_and_gets_more():
     assert back.__notes__ == ["step charge", "in the run r1", "in the map"]
 
 
-def test_what_is_told_of_an_exception_has_its_notes():
+def test_the_description_of_an_exception_has_its_notes():
     told = codec.tell_exception(codec.encode_exception(PaymentFailed("visa", code=51), notes=["step charge"]))
     assert told.type == "tests.unit.codec.samples.PaymentFailed"
     assert told.__notes__ == ["step charge", "it was raised as tests.unit.codec.samples.PaymentFailed"]

@@ -1,4 +1,4 @@
-"""That nothing is tried again after an exception is kept with it, whatever becomes of its class."""
+"""An exception after which nothing is tried again is stored with a mark, whatever becomes of its class."""
 
 import json
 
@@ -42,42 +42,42 @@ FINAL = {
 
 
 @pytest.mark.parametrize("error", FINAL.values(), ids=FINAL)
-def test_one_that_is_final_comes_back_as_one_again_and_again(error):
+def test_a_final_exception_stays_final_however_often_it_is_stored(error):
     for _ in range(3):
         error = round_trip(error)
         assert is_final(error)
 
 
 @pytest.mark.parametrize("error", FINAL.values(), ids=FINAL)
-def test_one_that_is_too_large_to_be_kept_whole_is_still_final(error):
+def test_a_final_exception_too_large_to_be_kept_whole_stays_final(error):
     tiny = Codec(max_payload=1)
     assert is_final(tiny.decode_exception(tiny.encode_exception(error)))
 
 
-def test_one_that_is_handed_on_is_still_final():
+def test_a_final_exception_that_is_passed_on_stays_final():
     relayed = codec.relayed(codec.encode_exception(as_final(PaymentFailed("visa", code=51))))
     assert is_final(codec.decode_exception(codec.encode_exception(relayed)))
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), NastyAndPassing("x"), ExceptionGroup("g", [ValueError("x")])])
-def test_any_other_is_none(error):
+def test_any_other_exception_is_not_final(error):
     assert not is_final(error)
     assert not is_final(round_trip(error))
 
 
-def test_the_cause_of_another_stays_final_and_the_other_is_none():
+def test_a_final_cause_stays_final_and_does_not_make_the_exception_final():
     error = ValueError("x")
     error.__cause__ = as_final(ValueError("y"))
     back = round_trip(error)
     assert (is_final(back), is_final(back.__cause__)) == (False, True)
 
 
-def test_neither_its_arguments_nor_its_stored_attributes_say_so():
+def test_the_final_mark_is_neither_in_the_arguments_nor_in_the_attributes():
     plain = json.loads(codec.encode_exception(as_final(ValueError("x", 1))))
     assert (plain["args"], plain["state"], plain["notes"]) == (["x", 1], {}, [])
 
 
-def test_one_that_was_stored_without_it_is_not_final():
+def test_an_exception_stored_without_the_mark_is_not_final():
     plain = json.loads(codec.encode_exception(as_final(errors.NotEncodable("x"))))
     del plain["final"]
     assert not is_final(codec.decode_exception(json.dumps(plain).encode()))

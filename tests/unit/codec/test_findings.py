@@ -1,4 +1,4 @@
-"""pydantic's ValidationError comes back as one, with what it found."""
+"""pydantic's ValidationError comes back as one, with its errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lines_of(error: pydantic.ValidationError) -> list[Any]:
     ],
     ids=["several", "of a validator", "missing", "nothing", "an input that can't be kept"],
 )
-def test_it_comes_back_as_its_own_class_with_every_line(given):
+def test_a_validation_error_comes_back_as_its_own_class_with_every_line(given):
     error = error_of(Answer, given)
     back = round_trip(error)
     assert type(back) is pydantic.ValidationError
@@ -61,7 +61,7 @@ def test_it_comes_back_as_its_own_class_with_every_line(given):
         assert lines_of(back) == lines_of(error)
 
 
-def test_its_notes_and_the_place_where_it_was_raised_come_with_it():
+def test_a_validation_error_comes_back_with_its_notes_and_the_place_where_it_was_raised():
     error = error_of(Answer, {})
     error.add_note("of the bank")
     assert any("of the bank" in note for note in round_trip(error).__notes__)
@@ -76,7 +76,7 @@ def test_an_input_that_its_model_hides_is_not_stored():
     assert "secret" not in str(back)
 
 
-def test_many_large_inputs_are_told_by_what_they_look_like():
+def test_a_validation_error_with_many_large_inputs_is_stored_abbreviated():
     error = error_of(pydantic.RootModel[list[int]], ["x" * 10_000] * 500)
     assert len(codec.encode_exception(error)) < 100_000
     back = round_trip(error)

@@ -139,8 +139,8 @@ def test_a_name_that_only_the_type_checker_sees_is_explained():
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is that of Python 3.12")
-def test_a_type_parameter_of_its_own_is_known(monkeypatch):
-    """Typing itself knows them from Python 3.12.4 on, and only where it knows all other names."""
+def test_a_type_parameter_of_a_class_or_function_is_known(monkeypatch):
+    """`typing` resolves them from Python 3.12.4 on, and only where it can resolve all other names."""
     made: Any = types.ModuleType("made")
     monkeypatch.setitem(sys.modules, "made", made)
     made.dataclass = dataclass
@@ -159,7 +159,7 @@ def test_one_bad_annotation_does_not_spoil_the_others():
     assert round_trip(codec.result(fn), Item("a", 1))
 
 
-def test_a_name_may_appear_between_two_uses():
+def test_a_name_that_is_defined_between_two_uses_is_resolved():
     def fn() -> Soon: ...  # noqa: F821
 
     made = codec.result(fn)
@@ -254,8 +254,8 @@ class Labelled(typing_extensions.TypedDict, Generic[T]):
     label: typing_extensions.ReadOnly[T]
 
 
-def test_a_typed_dict_of_typing_extensions_is_one():
-    """Before Python 3.12 pydantic wants that one in its models, and it is not Python's own."""
+def test_a_typed_dict_of_typing_extensions_is_read_as_a_typed_dict():
+    """Before Python 3.12 pydantic wants that TypedDict in its models, which is not Python's own."""
 
     def send(parcel: Parcel, **more: typing_extensions.Unpack[Parcel]) -> Labelled[date]: ...
 

@@ -24,7 +24,7 @@ def there_and_back(annotation, value):
 
 
 def test_a_moment_keeps_its_zone():
-    """An offset alone would do as the same instant, and a day later be another one, if the clocks change."""
+    """An offset alone gives the same instant, but another one a day later if the clocks change."""
     moment = datetime(2024, 3, 30, 12, tzinfo=BERLIN)
     for back in (
         there_and_back(pydantic.AwareDatetime, moment),
@@ -55,13 +55,13 @@ def test_a_moment_with_an_offset_is_written_as_pydantic_writes_it():
     ],
     ids=str,
 )
-def test_what_was_sent_without_its_annotation_is_read_by_it(annotation, value):
-    """As a signal is: who sends it does not know what the wait will say."""
+def test_a_value_sent_without_an_annotation_is_read_by_the_annotation_of_its_receiver(annotation, value):
+    """As with a signal: its sender does not know the annotation of the wait."""
     sent = codec.value(object).encode(value)
     assert codec.value(annotation).decode(sent) == value
 
 
-def test_what_was_sent_without_its_annotation_and_does_not_fit_it_is_refused():
+def test_a_value_sent_without_an_annotation_that_does_not_fit_its_receiver_is_refused():
     with pytest.raises(NotDecodable, match=r"(?s)AwareDatetime.*timezone"):
         codec.value(pydantic.AwareDatetime).decode(codec.value(object).encode(datetime(2024, 3, 30)))
 

@@ -40,14 +40,14 @@ def test_any_exception_can_be_stored(error):
     assert isinstance(codec.decode_exception(stored), Exception)
 
 
-def test_one_that_can_t_be_looked_at_says_what_it_was():
+def test_an_exception_that_can_t_be_inspected_says_what_it_was():
     back = round_trip(Nasty("x"), notes=["step charge"])
     assert type(back) is errors.StepFailed
     assert back.type == f"{__name__}.Nasty"
     assert back.__notes__ == ["step charge", "reading it raised RuntimeError", f"it was raised as {__name__}.Nasty"]
 
 
-def test_one_whose_class_is_a_property_that_raises_says_what_it_was():
+def test_an_exception_whose_class_is_a_property_that_raises_says_what_it_was():
     class Masked(Exception):
         @property
         def __class__(self):
@@ -62,7 +62,7 @@ class Panic(BaseException):
     """As extension modules raise it, that are written in Rust."""
 
 
-def test_one_whose_words_are_no_exception_is_still_itself():
+def test_an_exception_whose_str_raises_a_base_exception_keeps_its_class():
     class Panicking(Exception):
         def __str__(self):
             raise Panic
@@ -70,7 +70,7 @@ def test_one_whose_words_are_no_exception_is_still_itself():
     assert str(round_trip(Panicking())) == f"<{Panicking.__qualname__} without a printable message>"
 
 
-def test_one_whose_attributes_raise_what_is_no_exception_says_what_it_was():
+def test_an_exception_whose_attributes_raise_a_base_exception_says_what_it_was():
     class Panicking(Exception):
         @property
         def __dict__(self):
@@ -79,7 +79,7 @@ def test_one_whose_attributes_raise_what_is_no_exception_says_what_it_was():
     assert round_trip(Panicking()).type.endswith(".Panicking")
 
 
-def test_a_note_that_can_t_be_printed_costs_an_exception_nothing_else():
+def test_an_exception_loses_only_a_note_that_can_t_be_printed():
     error = ValueError("x")
     error.__notes__ = [Note(), "why"]
     back = round_trip(error)
@@ -99,7 +99,7 @@ def nested(depth):
     [(3, 1), ("\ud800", 1), ("__notes__", 3), ("deep", nested(100_000))],
     ids=["no text", "half a character", "notes that are none", "too deep"],
 )
-def test_an_odd_attribute_costs_an_exception_nothing_else(name, value):
+def test_an_exception_loses_only_an_attribute_that_can_t_be_stored(name, value):
     error = ValueError("x")
     vars(error)[name] = value
     error.code = 51
@@ -108,7 +108,7 @@ def test_an_odd_attribute_costs_an_exception_nothing_else(name, value):
     assert back.code == 51
 
 
-def test_half_a_character_in_what_the_caller_adds_is_written_as_its_escape():
+def test_a_lone_surrogate_in_a_note_of_the_caller_is_written_as_its_escape():
     assert round_trip(ValueError("x"), notes=["step \ud800"]).__notes__ == [r"step \ud800"]
 
 
@@ -141,7 +141,7 @@ LARGE = ValueError("x" * 10_000)
 
 
 @pytest.mark.parametrize("place", ["cause", "context", "attribute", "member"])
-def test_whatever_makes_it_large_is_left_out(place):
+def test_the_part_that_makes_an_exception_too_large_is_left_out(place):
     small = Codec(max_payload=2000)
     error = ExceptionGroup("many", [LARGE]) if place == "member" else PaymentFailed("visa", code=1)
     if place == "attribute":
@@ -158,7 +158,7 @@ def test_no_limit_is_too_small_for_an_exception():
     assert type(tiny.decode_exception(tiny.encode_exception(ValueError("x")))) is errors.StepFailed
 
 
-def test_a_class_without_a_printable_message_is_still_itself():
+def test_an_exception_without_a_printable_message_keeps_its_class():
     assert type(round_trip(Unprintable("x"))) is Unprintable
 
 

@@ -18,14 +18,14 @@ pickling = Codec(pickle=True)
     [(Any, [Cat("Tom")]), (Item, BigItem("a", 1, weight=2.0)), (Any, 1j), (list[Any], [{"a": Cat("Tom")}])],
     ids=str,
 )
-def test_what_json_can_t_hold_is_pickled(annotation, value):
+def test_a_value_that_json_can_t_hold_is_pickled(annotation, value):
     made = pickling.value(annotation)
     stored = made.encode(value)
     assert stored[0] == 1
     assert made.decode(stored) == value
 
 
-def test_what_json_can_hold_is_not_pickled():
+def test_a_value_that_json_can_hold_is_not_pickled():
     assert pickling.value(Any).encode({"a": (1,)}) == b'{"a":{"~tuple":[1]}}'
 
 
@@ -67,12 +67,12 @@ def test_a_pickled_value_becomes_the_one_argument_of_a_call(value, chain):
     assert pickle._loads(call[1:]) == ((value,), {})  # type: ignore[attr-defined]  # the one in Python, not in C
 
 
-def test_what_can_t_be_pickled_either_is_refused():
+def test_a_value_that_can_t_be_pickled_either_is_refused():
     with pytest.raises(NotEncodable, match="neither"):
         pickling.value(Any).encode(threading.Lock())
 
 
-def test_what_refuses_to_be_pickled_with_an_error_that_has_no_words_is_refused():
+def test_a_value_whose_pickling_fails_with_an_unprintable_error_is_refused():
     class Closed:
         def __reduce__(self):
             raise Unprintable("x")

@@ -76,7 +76,7 @@ def test_a_value_without_an_end_is_cut():
     )
 )
 @example("half a pair: \ud83d")
-def test_whatever_it_is_it_can_be_written(value):
+def test_the_plain_form_of_any_value_can_be_written_as_json(value):
     written = json.dumps(plain(value), allow_nan=False, ensure_ascii=False).encode()
     assert json.loads(written) == plain(value)
 
@@ -93,12 +93,12 @@ def test_whatever_it_is_it_can_be_written(value):
     ],
     ids=str,
 )
-def test_what_is_stored_is_shown_as_json_without_its_classes(value, expected):
+def test_a_stored_value_is_shown_as_json_without_its_classes(value, expected):
     codec = Codec()
     assert codec.value(Shown).decode(codec.value(Any).encode(value)) == expected
 
 
-def test_an_envelope_that_nobody_knows_is_shown_as_it_is():
+def test_an_unknown_envelope_is_shown_as_it_is():
     shown = Codec().value(Shown)
     assert shown.decode(b'{"~enum": 1}') == {"~enum": 1}
     assert shown.decode(b'{"~later": [1]}') == {"~later": [1]}

@@ -67,7 +67,7 @@ def test_a_collection_with_fields_is_refused_if_it_holds_anything():
         codec.value(Row).encode(row)
 
 
-def test_what_a_class_makes_of_its_fields_is_made_again():
+def test_attributes_that_a_class_computes_from_its_fields_are_computed_again():
     made = codec.value(Doubled)
     back = made.decode(made.encode(Doubled(2)))
     assert (back.first, list(back)) == (2, [2, 2])
@@ -115,13 +115,13 @@ def test_an_object_that_looks_like_an_envelope_is_read_back(annotation: Any, giv
 
 
 @pytest.mark.parametrize(("annotation", "given"), [(Rates, {"~rate": 1}), (Renamed, Renamed(1))])
-def test_one_that_was_written_as_it_is_can_be_read(annotation: Any, given: Any):
+def test_an_object_like_an_envelope_that_was_written_by_hand_can_be_read(annotation: Any, given: Any):
     assert codec.value(annotation).decode(b'{"~rate":1}') == given
     with pytest.raises(NotDecodable, match="found date"):
         codec.value(annotation).decode(b'{"~date":"2026-01-01"}')
 
 
-def test_one_that_was_sent_without_an_annotation_can_be_read_and_fits():
+def test_an_object_like_an_envelope_that_was_sent_without_an_annotation_can_be_read():
     sent = codec.value(Any).encode({"~rate": 1})
     assert codec.value(Rate).decode(sent) == {"~rate": 1}
     assert misfit(msgspec.json.decode(codec.schema(Rate)), msgspec.json.decode(sent)) is None

@@ -77,7 +77,7 @@ class Colours(Flag):
 
 
 class Rights(IntFlag):
-    """It keeps what it does not know."""
+    """An enum of flags that keeps unknown bits."""
 
     READ = 1
 
@@ -239,7 +239,7 @@ def is_read(annotation: Any, stored: bytes) -> bool:
     ],
     ids=str,
 )
-def test_what_fits_is_what_can_be_read(annotation, given):
+def test_a_value_fits_a_schema_exactly_if_it_can_be_read(annotation, given):
     schema = msgspec.json.decode(codec.schema(annotation))
     assert (misfit(schema, given) is None) == is_read(annotation, msgspec.json.encode(given))
 
@@ -271,7 +271,7 @@ def test_what_fits_is_what_can_be_read(annotation, given):
     ],
     ids=str,
 )
-def test_what_the_codec_writes_fits(annotation, value):
+def test_a_value_that_the_codec_writes_fits_its_schema(annotation, value):
     schema = msgspec.json.decode(codec.schema(annotation))
     assert misfit(schema, msgspec.json.decode(codec.value(annotation).encode(value))) is None
 
@@ -281,14 +281,14 @@ def test_what_the_codec_writes_fits(annotation, value):
     [(date, datetime(2026, 1, 31, tzinfo=UTC)), (datetime, datetime(2026, 1, 31)), (Decimal, Decimal("NaN"))],
     ids=str,
 )
-def test_what_keeps_a_type_of_its_own_is_let_through(annotation, value):
+def test_a_value_that_carries_its_own_type_is_let_through(annotation, value):
     schema = msgspec.json.decode(codec.schema(annotation))
     stored = codec.value(Any).encode(value)
     assert misfit(schema, msgspec.json.decode(stored)) is None
     assert is_read(annotation, stored)
 
 
-def test_what_the_root_of_a_model_is_only_its_receiver_knows():
+def test_a_root_model_has_no_schema():
     assert codec.schema(Numbers) is None
 
 
@@ -307,7 +307,7 @@ class WithHandler(pydantic.BaseModel):
 
 
 class WithExample(pydantic.BaseModel):
-    """Its schema holds what is no JSON."""
+    """A type whose schema holds a value that is no JSON."""
 
     model_config = pydantic.ConfigDict(json_schema_extra={"example": Path("Ada")})
     name: str
@@ -327,8 +327,8 @@ class Untagged(msgspec.Struct):
     ],
     ids=str,
 )
-def test_what_its_own_library_can_say_no_schema_of_is_let_through(annotation, value):
-    """A worker asks for the schemas of all parameters when it begins, and one of these kept it from that."""
+def test_a_type_whose_library_can_make_no_schema_is_let_through(annotation, value):
+    """A worker asks for the schemas of all parameters when it begins; such a type must not stop it."""
 
     def save(one): ...
 
@@ -338,15 +338,15 @@ def test_what_its_own_library_can_say_no_schema_of_is_let_through(annotation, va
     assert is_read(annotation, codec.value(annotation).encode(value))
 
 
-def test_a_text_that_is_none_of_its_format_is_told_with_its_place():
+def test_a_text_of_the_wrong_format_is_reported_with_its_place():
     schema = msgspec.json.decode(codec.schema(list[UUID]))
     assert misfit(schema, ["1234"]) == '$[0]: expected uuid, not "1234"'
 
 
-def test_a_name_that_is_none_of_a_dicts_keys_is_told():
+def test_an_unknown_key_of_a_dict_is_reported():
     schema = msgspec.json.decode(codec.schema(dict[int, str]))
     assert misfit(schema, {"x": "y"}) == "$.key('x'): expected integer, not \"x\""
 
 
-def test_a_schema_that_does_not_speak_of_keys_lets_them_through():
+def test_a_schema_without_key_rules_lets_every_key_through():
     assert misfit({"type": "object", "additionalProperties": {"type": "string"}}, {"x": "y"}) is None

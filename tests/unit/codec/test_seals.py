@@ -45,7 +45,7 @@ CHAINS = {
 
 @pytest.mark.parametrize("chain", CHAINS.values(), ids=CHAINS)
 @given(plain=st.binary())
-def test_what_is_sealed_can_be_opened(chain, plain):
+def test_a_sealed_payload_can_be_opened(chain, plain):
     codec = Codec(chain=chain)
     assert codec.open(codec.seal(plain)) == plain
 
@@ -73,7 +73,7 @@ def test_small_payloads_are_not_compressed():
     assert len(codec.seal(LONG)) < 200
 
 
-def test_what_does_not_get_smaller_is_stored_as_it_is():
+def test_a_payload_that_does_not_get_smaller_is_stored_uncompressed():
     codec = Codec(chain=[Zstd(threshold=0)])
     assert codec.seal(b"1") == b"1"
 
@@ -193,7 +193,7 @@ def test_a_result_that_is_too_large_names_its_function():
         (lambda: Codec(max_payload="4 MiB"), "max_payload='4 MiB'"),
     ],
 )
-def test_a_chain_that_can_t_work_is_refused_where_it_is_written(make, told):
+def test_an_unusable_chain_is_refused_where_it_is_written(make, told):
     with pytest.raises(DefinitionError, match=told):
         make()
 

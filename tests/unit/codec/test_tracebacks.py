@@ -21,7 +21,7 @@ def raised(error: Exception) -> Exception:
         return caught
 
 
-def test_frames_of_holdfast_s_own_are_left_out():
+def test_frames_of_holdfast_itself_are_left_out():
     assert without_own(f"{_HEADING}{_OWN}{_HERS}{_OWN}{_MESSAGE}") == f"{_HEADING}{_HERS}{_MESSAGE}"
 
 
@@ -41,20 +41,20 @@ def test_the_last_place_is_the_innermost_one_of_the_user_s_own_code():
     assert last_place(f"{_HEADING}{_OWN}{_MESSAGE}") is None
 
 
-def test_a_cause_is_told_before_what_came_of_it():
+def test_a_cause_is_shown_before_the_exception_that_it_caused():
     error = raised(ValueError("wrapped"))
     error.__cause__ = raised(KeyError("first"))
     told = readable_traceback(codec, codec.encode_exception(error)) or ""
     assert told.index("KeyError: 'first'") < told.index("direct cause") < told.index("ValueError: wrapped")
 
 
-def test_each_exception_of_a_group_is_told():
+def test_each_exception_of_a_group_is_shown():
     group = ExceptionGroup("both", [raised(ValueError("one")), raised(KeyError("two"))])
     told = readable_traceback(codec, codec.encode_exception(group)) or ""
     assert told.index("ValueError: one") < told.index("Exception 2 of 2") < told.index("KeyError: 'two'")
 
 
-def test_what_was_never_raised_or_can_t_be_read_has_no_traceback():
+def test_an_exception_that_was_never_raised_or_can_t_be_read_has_no_traceback():
     assert readable_traceback(codec, codec.encode_exception(ValueError("no"), notes=["somewhere"])) is None
     assert readable_traceback(codec, b"\x00garbage") is None
     assert readable_traceback(codec, b"[1]") is None

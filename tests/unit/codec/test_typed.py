@@ -238,7 +238,7 @@ def test_any_value_of_any_annotation_comes_back_or_is_refused(pair):
 
 
 @given(annotated)
-def test_encoding_what_was_decoded_gives_the_same_bytes(pair):
+def test_a_decoded_value_is_encoded_to_the_same_bytes_again(pair):
     annotation, value = pair
     made = codec.value(annotation)
     stored = made.encode(value)
@@ -288,7 +288,7 @@ def test_a_time_that_the_clocks_skip_comes_back():
     assert made.decode(made.encode(moment)) == moment
 
 
-def test_which_fields_of_a_model_were_set_is_kept():
+def test_a_model_keeps_which_of_its_fields_were_set():
     made = codec.value(samples.Patch)
     back = made.decode(made.encode(samples.Patch(age=None)))
     assert back.model_dump(exclude_unset=True) == {"age": None}
@@ -337,7 +337,7 @@ def test_a_value_that_would_not_come_back_is_refused_with_its_path(annotation, v
     assert told in str(caught.value)
 
 
-def test_what_its_own_class_would_refuse_to_read_is_refused_when_written():
+def test_a_value_that_its_class_would_refuse_to_read_is_refused_when_it_is_written():
     total = samples.Total(1)
     total.net = -1
     with pytest.raises(NotEncodable, match=r"not read back.*net must not be negative"):
@@ -351,7 +351,7 @@ def test_an_attribute_that_is_no_field_is_refused():
         codec.value(Item).encode(item)
 
 
-def test_what_a_property_has_cached_is_no_field():
+def test_the_value_of_a_cached_property_is_no_field():
     lazy = samples.Lazy(2)
     assert lazy.double == 4
     assert codec.value(samples.Lazy).encode(lazy) == b'{"x":2}'

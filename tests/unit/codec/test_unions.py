@@ -56,29 +56,29 @@ def test_a_value_of_a_union_comes_back_as_the_member_it_was(annotation, value):
     assert type(back) is type(value)
 
 
-def test_what_is_wrong_inside_a_union_within_a_union_is_told_with_its_path():
+def test_an_error_inside_a_nested_union_is_reported_with_its_path():
     with pytest.raises(NotDecodable, match=r"value\.lives: expected int"):
         codec.value(Pet | None).decode(b'{"~:Cat":{"name":"a","lives":"many"}}')
 
 
-def test_a_member_that_is_in_no_union_of_a_union_is_named():
+def test_a_value_whose_class_is_gone_from_a_nested_union_is_refused_by_name():
     stored = codec.value(Cat | Order).encode(Order(id=1))
     with pytest.raises(NotDecodable, match="Order is no longer among"):
         codec.value(Pet | None).decode(stored)
 
 
-def test_a_dict_that_was_in_a_union_comes_back_without_it():
+def test_a_dict_written_as_a_union_member_can_be_read_as_a_plain_dict():
     stored = codec.value(dict[str, Any] | Cat).encode({"a": 1})
     assert codec.value(dict[str, Any]).decode(stored) == {"a": 1}
 
 
 @pytest.mark.parametrize("value", [float("nan"), (1,), datetime(2024, 1, 1), Level.HIGH])
-def test_what_was_no_dict_is_never_read_as_one(value):
+def test_a_value_that_was_no_dict_is_never_read_as_a_dict(value):
     with pytest.raises(NotDecodable, match="expected dict"):
         codec.value(dict[str, Any]).decode(codec.value(Any).encode(value))
 
 
-def test_a_value_that_only_a_later_member_takes_is_not_kept_until_the_collector_comes():
+def test_a_value_that_a_later_member_takes_is_freed_without_the_garbage_collector():
     gc.disable()
     try:
         value = Dog("Rex")

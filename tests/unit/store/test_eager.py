@@ -1,4 +1,4 @@
-"""Coroutines that begin at once, as tasks from where they first wait or as none at all."""
+"""Coroutines that begin at once: they become tasks where they first wait, or never need one."""
 
 import asyncio
 import contextvars
@@ -11,7 +11,7 @@ KINDS = pytest.mark.parametrize("kind", [begin, Straight])
 
 
 @KINDS
-async def test_it_has_begun_before_anybody_waits_for_it(kind):
+async def test_an_eager_coroutine_begins_before_anybody_awaits_it(kind):
     seen, gate = [], asyncio.get_running_loop().create_future()
 
     async def work():
@@ -27,7 +27,7 @@ async def test_it_has_begun_before_anybody_waits_for_it(kind):
 
 
 @KINDS
-async def test_one_that_never_waits_is_done_at_once(kind):
+async def test_an_eager_coroutine_that_never_waits_is_done_at_once(kind):
     async def work():
         return "done"
 
@@ -38,7 +38,7 @@ async def test_one_that_never_waits_is_done_at_once(kind):
 
 @KINDS
 @pytest.mark.parametrize("waits", [0, 1, 3])
-async def test_what_it_raises_is_raised_to_whoever_waits(kind, waits):
+async def test_an_exception_of_an_eager_coroutine_is_raised_to_its_awaiter(kind, waits):
     async def work():
         for _ in range(waits):
             await _soon()
@@ -50,7 +50,7 @@ async def test_what_it_raises_is_raised_to_whoever_waits(kind, waits):
 
 
 @KINDS
-async def test_what_it_waits_for_may_fail(kind):
+async def test_a_future_that_an_eager_coroutine_awaits_may_fail(kind):
     gate = asyncio.get_running_loop().create_future()
 
     async def work():
@@ -65,7 +65,7 @@ async def test_what_it_waits_for_may_fail(kind):
 
 
 @KINDS
-async def test_what_it_waits_for_may_be_called_off(kind):
+async def test_a_future_that_an_eager_coroutine_awaits_may_be_cancelled(kind):
     gate = asyncio.get_running_loop().create_future()
 
     async def work():
@@ -77,7 +77,7 @@ async def test_what_it_waits_for_may_be_called_off(kind):
         await found
 
 
-async def test_a_task_that_is_cancelled_before_the_loop_comes_round_to_it_says_so_to_its_coroutine():
+async def test_an_eager_task_cancelled_before_its_first_turn_raises_in_its_coroutine():
     seen = []
 
     async def work():
@@ -94,7 +94,7 @@ async def test_a_task_that_is_cancelled_before_the_loop_comes_round_to_it_says_s
     assert seen == ["cancelled"]
 
 
-async def test_one_that_was_cancelled_before_the_loop_came_round_to_it_may_wait_for_something_else():
+async def test_an_eager_task_cancelled_before_its_first_turn_may_await_something_else():
     gate, other = (asyncio.get_running_loop().create_future() for _ in range(2))
 
     async def work():
@@ -111,7 +111,7 @@ async def test_one_that_was_cancelled_before_the_loop_came_round_to_it_may_wait_
 
 
 @KINDS
-async def test_what_it_waits_for_may_be_waited_for_by_others_too(kind):
+async def test_a_future_that_an_eager_coroutine_awaits_may_have_other_awaiters(kind):
     gate = asyncio.get_running_loop().create_future()
 
     async def work():
@@ -125,7 +125,7 @@ async def test_what_it_waits_for_may_be_waited_for_by_others_too(kind):
     assert await asyncio.gather(first, found) == ["there", "there"]
 
 
-async def test_whoever_waits_straight_is_told_in_the_same_turn_of_the_loop():
+async def test_an_awaiter_of_a_straight_coroutine_is_called_in_the_same_turn_of_the_loop():
     gate = asyncio.get_running_loop().create_future()
     seen = []
     place = contextvars.ContextVar("place", default="somewhere")
@@ -143,7 +143,7 @@ async def test_whoever_waits_straight_is_told_in_the_same_turn_of_the_loop():
     assert seen == [("done", "here")]
 
 
-async def test_several_may_wait_for_one():
+async def test_several_tasks_may_await_one_straight_coroutine():
     gate = asyncio.get_running_loop().create_future()
 
     async def work():
@@ -159,7 +159,7 @@ async def test_several_may_wait_for_one():
     assert await asyncio.gather(*waiting) == ["done"] * 3
 
 
-async def test_what_goes_straight_is_finished_though_nobody_waits_any_more():
+async def test_a_straight_coroutine_is_finished_though_nobody_awaits_it_any_more():
     gate = asyncio.get_running_loop().create_future()
     seen = []
 
@@ -182,7 +182,7 @@ async def test_what_goes_straight_is_finished_though_nobody_waits_any_more():
     assert found.cancelled()
 
 
-async def test_whoever_gives_up_waiting_is_not_told():
+async def test_an_awaiter_that_gave_up_is_not_called():
     gate = asyncio.get_running_loop().create_future()
 
     async def work():
@@ -200,7 +200,7 @@ async def _soon():
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["result", "error"])
-async def test_what_comes_of_it_when_nobody_waits_any_more_is_no_error_of_the_loop(fails):
+async def test_an_error_of_a_straight_coroutine_that_nobody_awaits_is_not_reported_by_the_loop(fails):
     complaints = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context))
@@ -218,7 +218,7 @@ async def test_what_comes_of_it_when_nobody_waits_any_more_is_no_error_of_the_lo
     assert (complaints, found.cancelled()) == ([], True)
 
 
-async def test_whoever_waits_straight_is_told_in_an_empty_context_if_that_was_given():
+async def test_an_awaiter_of_a_straight_coroutine_is_called_in_an_empty_context_if_one_was_given():
     gate = asyncio.get_running_loop().create_future()
     seen = []
     place = contextvars.ContextVar("place", default="nowhere")

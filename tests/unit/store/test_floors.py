@@ -1,4 +1,4 @@
-"""Floors: claims begin where the last walk began to find something, and every so often at the beginning."""
+"""Floors: a claim begins where the last walk first found something, and now and then at the beginning."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def clock(monkeypatch):
     return move
 
 
-def test_the_first_walk_is_whole():
+def test_the_first_walk_begins_at_the_beginning():
     assert Floor().begin() == BOTTOM
 
 
@@ -60,7 +60,7 @@ def test_a_walk_from_the_floor_does_not_put_off_the_next_one_from_the_beginning(
     assert floor.begin() == BOTTOM
 
 
-def test_walks_begin_for_a_second_where_something_older_has_come(clock):
+def test_walks_begin_for_a_second_at_an_older_row_that_has_come(clock):
     floor = Floor()
     floor.seen(BOTTOM, None, NOW, 50 * MS)
     floor.lower(NOW - 60 * SECOND)
@@ -71,7 +71,7 @@ def test_walks_begin_for_a_second_where_something_older_has_come(clock):
     assert floor.begin() == NOW - 60 * SECOND
 
 
-def test_what_has_come_lately_lowers_nothing_for_longer_than_that(clock):
+def test_an_older_row_lowers_the_floor_for_no_longer_than_a_second(clock):
     floor = Floor()
     floor.seen(BOTTOM, None, NOW, 200 * MS)
     floor.lower(NOW - 60 * SECOND)

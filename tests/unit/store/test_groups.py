@@ -1,4 +1,4 @@
-"""Jobs that go out together: what is merged, and who gets which answer."""
+"""Jobs that are written together: which of them are merged, and which caller gets which answer."""
 
 from concurrent.futures import Future
 
@@ -17,16 +17,16 @@ def batch(*items, deed=double, now=None):
     return BatchJob(deed, items, now, None, Future())
 
 
-def test_batches_of_one_deed_are_merged_and_answered_apart():
+def test_batches_of_one_method_are_merged_and_answered_separately():
     [unit] = merged([batch(1, 2), batch(), batch(3)])
     assert unit.run(None) == [[2, 4], [], [6]]
 
 
-def test_batches_of_different_deeds_or_times_stay_apart():
+def test_batches_of_different_methods_or_times_are_not_merged():
     units = merged([batch(1), batch(2, deed=negate), batch(3, now=5), batch(4)])
     assert [unit.run(None) for unit in units] == [[[2], [8]], [[-2]], [[6]]]
 
 
-def test_other_jobs_stay_alone():
+def test_jobs_that_are_no_batches_are_not_merged():
     jobs = [Job(lambda tx: "a", None, Future()), batch(1), Job(lambda tx: "b", None, Future())]
     assert [unit.run(None) for unit in merged(jobs)] == [["a"], [[2]], ["b"]]

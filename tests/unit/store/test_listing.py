@@ -23,7 +23,7 @@ def test_any_other_text_is_no_cursor(text):
 
 
 @pytest.mark.parametrize("place", [(2**63, 0), (0, 2**64 - 1)])
-def test_a_place_that_no_database_can_hold_is_no_cursor(place):
+def test_a_number_too_large_for_a_database_is_no_cursor(place):
     with pytest.raises(ValueError, match="cursor"):
         decode_cursor(encode_cursor(place))
 

@@ -26,7 +26,7 @@ def test_a_lock_is_held_in_a_namespace_of_whatever_letters(tmp_path):
     assert there.is_dead("w")
 
 
-def test_a_folder_that_is_away_is_not_made_in_its_place(tmp_path):
+def test_a_missing_folder_of_the_database_is_not_created_for_a_lock(tmp_path):
     folder = str(tmp_path / "away" / "a.db.holdfast")
     assert ProcessLocks(folder, "default").hold("w") is False
     assert WaitingRoom(folder).enter() is False
@@ -39,7 +39,7 @@ def test_a_folder_among_temporary_files_is_made_with_the_user_s_own_above_it(tmp
     locks.release_all()
 
 
-def test_a_worker_without_a_folder_for_its_lock_says_what_that_means(tmp_path, caplog):
+def test_a_worker_without_a_folder_for_its_lock_logs_the_consequence(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     folder = str(tmp_path / "file" / "user" / "name")
     assert ProcessLocks(folder, "default", is_temporary=True).hold("w") is False
@@ -50,8 +50,8 @@ def test_a_worker_without_a_folder_for_its_lock_says_what_that_means(tmp_path, c
 
 
 @pytest.mark.parametrize("kind", ["writable", "link", "stranger"])
-def test_a_folder_that_others_may_write_to_says_nothing_of_who_is_dead(tmp_path, monkeypatch, caplog, kind):
-    """Somebody else on this host can make it before we do, by its name."""
+def test_a_lock_folder_that_others_may_write_to_is_no_evidence_of_death(tmp_path, monkeypatch, caplog, kind):
+    """Another user of this host can guess the folder's name and create it first."""
     own = tmp_path / "user"
     if kind == "link":
         (tmp_path / "theirs").mkdir()
@@ -70,7 +70,7 @@ def test_a_folder_that_others_may_write_to_says_nothing_of_who_is_dead(tmp_path,
     assert caplog.records[0].getMessage().startswith(f"the folder {own} is not this user's alone, so other processes")
 
 
-def test_a_lock_says_whether_whoever_held_it_lives(tmp_path):
+def test_a_lock_shows_whether_its_holder_lives(tmp_path):
     here, there = (ProcessLocks(str(tmp_path / "locks"), "default") for _ in range(2))
     assert here.hold("w") is True
     assert there.take_if_dead("w") is None
@@ -80,7 +80,7 @@ def test_a_lock_says_whether_whoever_held_it_lives(tmp_path):
     there.drop("w", descriptor)
 
 
-def test_asking_for_the_lock_of_one_that_lives_leaves_no_file_open(tmp_path):
+def test_asking_for_the_lock_of_a_living_holder_leaves_no_file_open(tmp_path):
     here, there = (ProcessLocks(str(tmp_path / "locks"), "default") for _ in range(2))
     here.hold("w")
     before = len(os.listdir("/dev/fd"))
@@ -97,7 +97,7 @@ def test_workers_of_other_namespaces_have_locks_of_their_own(tmp_path):
 
 
 def test_a_file_that_was_removed_before_its_lock_was_had_is_no_lock(tmp_path, monkeypatch):
-    """As whoever has found its former holder dead does."""
+    """As a process does that has found the former holder dead."""
     here, there = (ProcessLocks(str(tmp_path / "locks"), "default") for _ in range(2))
     lock, replaced = fcntl.flock, []
 
@@ -116,7 +116,7 @@ def test_a_file_that_was_removed_before_its_lock_was_had_is_no_lock(tmp_path, mo
     here.release_all()
 
 
-def test_a_database_in_memory_needs_none(caplog):
+def test_a_database_in_memory_needs_no_lock(caplog):
     assert ProcessLocks(None, "default").hold("w") is False
     assert not caplog.records
 
@@ -147,7 +147,7 @@ os._exit(0)
 
 
 def test_a_child_that_outlives_a_process_does_not_hold_its_lock(tmp_path):
-    """A pool of processes that a step has made is left behind when its worker is killed."""
+    """A pool of processes that a step has started outlives its worker when that is killed."""
     folder = str(tmp_path / "a.db.holdfast")
     command = [sys.executable, "-c", HOLDS_AND_FORKS, folder]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

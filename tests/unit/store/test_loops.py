@@ -1,4 +1,4 @@
-"""The thread of a store: what comes to it while another thread stops it."""
+"""The thread of a store: calls posted to it while another thread stops it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import asyncio
 from holdfast.store.postgres.loops import LoopThread
 
 
-def test_what_is_posted_while_another_thread_stops_it_is_dropped():
+def test_a_call_posted_while_another_thread_stops_the_loop_is_dropped():
     thread = LoopThread("stopping")
-    # What a thread has in hand that looked just before the other one stopped it.
+    # What a thread sees that looked just before another thread stopped the loop.
     thread._loop = asyncio.new_event_loop()
     thread._loop.close()
     called: list[str] = []

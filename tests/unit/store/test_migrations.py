@@ -27,7 +27,7 @@ def test_a_script_is_split_into_its_statements():
     assert len(found) == 3
 
 
-def test_what_is_printed_is_what_is_applied(tmp_path):
+def test_the_printed_migrations_are_those_that_are_applied(tmp_path):
     printed = sqlite3.connect(":memory:")
     printed.executescript(migration_sql("sqlite:///any.db"))
 
@@ -45,7 +45,7 @@ def test_what_is_printed_is_what_is_applied(tmp_path):
     applied.close()
 
 
-def test_what_is_printed_for_a_schema_that_is_there_is_what_it_lacks(monkeypatch):
+def test_the_migrations_printed_for_an_existing_schema_are_those_it_lacks(monkeypatch):
     later = [*migrations(), (len(migrations()) + 1, "CREATE TABLE later (number INTEGER);")]
     connection = sqlite3.connect(":memory:")
     connection.executescript(migration_sql("sqlite:///any.db"))
@@ -56,12 +56,12 @@ def test_what_is_printed_for_a_schema_that_is_there_is_what_it_lacks(monkeypatch
     connection.close()
 
 
-def test_for_a_schema_that_lacks_nothing_a_comment_is_printed():
+def test_a_comment_is_printed_for_an_up_to_date_schema():
     assert migration_sql("sqlite:///any.db", after=len(migrations())).startswith("-- nothing is to be done")
 
 
 @pytest.mark.parametrize("url", ["sqlite:///any.db", "postgresql://nowhere/x"])
-def test_for_a_schema_that_this_version_does_not_know_nothing_is_printed(url):
+def test_nothing_is_printed_for_a_schema_that_this_version_does_not_know(url):
     for number in (len(migrations()) + 50, 9999):
         with pytest.raises(StoreTooNew, match=f"number {number}.*correct the number, or upgrade"):
             migration_sql(url, after=number)

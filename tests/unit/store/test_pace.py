@@ -1,4 +1,4 @@
-"""The pace: when a commit may be made where it is asked for, and when it is left to the writer's thread."""
+"""The pace: when a commit may be made on the event loop, and when it is left to the writer's thread."""
 
 import pytest
 
@@ -28,29 +28,29 @@ def pace(moment) -> Pace:
 
 
 def waited(pace: Pace, moment: Moment) -> float:
-    """Seconds until it may be tried again, as whole ones."""
+    """The whole seconds until a commit may be made on the loop again."""
     began = moment.now
     while not pace.may_try():
         moment.now += 1
     return moment.now - began
 
 
-def test_quick_ones_go_on(pace):
+def test_quick_commits_stay_on_the_loop(pace):
     for _ in range(10):
         assert pace.may_try()
         pace.took(QUICK)
 
 
-def test_a_slow_one_among_quick_ones_says_nothing(pace):
+def test_a_single_slow_commit_among_quick_ones_changes_nothing(pace):
     for _ in range(20):
         for seconds in (*[QUICK] * 10, SLOW):
-            # One that is left to the thread now and then is no pause: time stands still, and the next may be tried.
+            # A commit left to the thread now and then is no pause: time stands still, and the next may be tried.
             assert pace.may_try() or pace.may_try()
             pace.took(seconds)
 
 
 @pytest.mark.parametrize("found", [[STALLED], [SLOW] * 10])
-def test_after_a_stall_or_slow_ones_in_a_row_the_thread_has_the_next_for_a_while(pace, moment, found):
+def test_the_thread_makes_the_commits_for_a_while_after_a_stall_or_several_slow_ones(pace, moment, found):
     for seconds in found:
         pace.took(seconds)
     assert not pace.may_try()
@@ -70,7 +70,7 @@ def test_a_disk_that_stays_slow_is_tried_ever_more_seldom_up_to_once_a_minute(pa
     assert pauses[-1] == pauses[-2] == 61
 
 
-def test_a_quick_one_forgets_the_slow_ones(pace, moment):
+def test_a_quick_commit_resets_the_count_of_slow_ones(pace, moment):
     for _ in range(5):
         pace.took(STALLED)
         waited(pace, moment)
@@ -79,7 +79,7 @@ def test_a_quick_one_forgets_the_slow_ones(pace, moment):
     assert waited(pace, moment) == 2
 
 
-def test_now_and_then_one_is_left_to_the_thread_which_cuts_the_log(pace):
+def test_a_commit_is_left_to_the_thread_now_and_then_so_that_it_cuts_the_log(pace):
     made = 0
     while pace.may_try():
         pace.took(QUICK)
@@ -88,7 +88,7 @@ def test_now_and_then_one_is_left_to_the_thread_which_cuts_the_log(pace):
     assert pace.may_try()
 
 
-def test_after_a_crowd_the_next_few_are_left_to_the_thread(pace):
+def test_the_next_few_commits_after_a_crowd_are_left_to_the_thread(pace):
     pace.crowded()
     left = 0
     while not pace.may_try():

@@ -14,7 +14,7 @@ def test_blocks_are_found_by_name():
     assert parse_blocks(text) == {"one": "SELECT 1", "two": "SELECT 2\nFROM x"}
 
 
-def test_what_a_comment_names_is_no_parameter():
+def test_a_name_in_a_comment_is_no_parameter():
     text = "-- name: one\n-- At most :limit of them.\n-- All that :known holds is left out.\nSELECT :id;\n"
     assert parse_blocks(text) == {"one": "SELECT :id"}
 
@@ -38,14 +38,14 @@ def test_a_size_is_the_next_power_of_two(count, size):
     assert size_for(count) == size
 
 
-def test_a_group_is_repeated():
+def test_a_group_of_values_is_repeated_for_each_row():
     assert repeat_group("VALUES (?, ?)", 3) == "VALUES (?, ?), (?, ?), (?, ?)"
     with pytest.raises(ValueError, match="group"):
         repeat_group("VALUES (:a)", 2)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 100, LARGEST, LARGEST + 1, 3 * LARGEST + 7])
-def test_rows_of_any_number_go_in_once_each(count):
+def test_any_number_of_rows_is_inserted_once_each(count):
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE journal (run, seq, epoch, at, data, PRIMARY KEY (run, seq)) WITHOUT ROWID")
     connection.execute("CREATE TABLE runs (number INTEGER PRIMARY KEY, cut_seq, cut_epoch)")

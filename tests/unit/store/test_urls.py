@@ -74,7 +74,7 @@ def test_a_schema_that_needs_quotes_is_refused(schema):
         open_store("postgresql://host/db", schema=schema)
 
 
-def test_a_pooler_that_is_none_is_refused():
+def test_an_unknown_pooler_is_refused():
     with pytest.raises(DefinitionError, match="pooler='statement'; expected transaction or session"):
         open_store("postgresql://host/db?pooler=statement")
 

@@ -1,4 +1,4 @@
-"""Who waits for SQLite's write lock is seen by whoever has just had it, and gets it soon."""
+"""Processes that wait for SQLite's write lock are seen by the one that has just held it, and get it soon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.store.sqlite.connections import Turnstile
 pytest.importorskip("fcntl", reason="leases end by lapsing, and nobody gives way, where there is no flock")
 
 
-def test_whoever_waits_is_seen_until_it_leaves(tmp_path: Path):
+def test_a_waiter_is_seen_until_it_leaves(tmp_path: Path):
     waiting, passing = WaitingRoom(str(tmp_path / "h")), WaitingRoom(str(tmp_path / "h"))
     assert not passing.has_others()
     assert waiting.enter()
@@ -25,7 +25,7 @@ def test_whoever_waits_is_seen_until_it_leaves(tmp_path: Path):
     assert not passing.has_others()
 
 
-def test_any_number_may_wait(tmp_path: Path):
+def test_any_number_of_waiters_may_wait(tmp_path: Path):
     first, second, passing = (WaitingRoom(str(tmp_path / "h")) for _ in range(3))
     assert first.enter()
     assert second.enter()
@@ -45,12 +45,12 @@ def test_a_process_that_died_while_it_waited_is_seen_no_more(tmp_path: Path):
     assert not passing.has_others()
 
 
-def test_a_fork_of_whoever_waits_does_not_leave_in_its_stead(tmp_path: Path):
+def test_a_forked_child_of_a_waiter_does_not_leave_in_its_place(tmp_path: Path):
     waiting, passing = WaitingRoom(str(tmp_path / "h")), WaitingRoom(str(tmp_path / "h"))
     assert waiting.enter()
     pid = os.fork()
     if pid == 0:
-        # It waits by itself, and leaves by itself.
+        # The child waits by itself, and leaves by itself.
         is_right = waiting.enter()
         waiting.leave()
         waiting.close()
@@ -59,7 +59,7 @@ def test_a_fork_of_whoever_waits_does_not_leave_in_its_stead(tmp_path: Path):
     assert passing.has_others()
 
 
-def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path):
+def test_a_waiting_room_works_without_a_folder_that_cannot_be_made(tmp_path: Path):
     (tmp_path / "h").write_text("a file")
     room = WaitingRoom(str(tmp_path / "h"))
     assert not room.enter()
@@ -67,7 +67,7 @@ def test_a_folder_that_cannot_be_made_is_done_without(tmp_path: Path):
     room.leave()
 
 
-def test_somebody_who_takes_the_lock_again_and_again_lets_others_have_it(tmp_path: Path):
+def test_a_process_that_takes_the_lock_again_and_again_lets_others_have_it(tmp_path: Path):
     path = str(tmp_path / "some.db")
     sqlite3.connect(path).execute("CREATE TABLE t (x)").connection.close()
     has_had_it = threading.Event()

@@ -15,7 +15,7 @@ PAUSE = 0.2
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    """A write is asked about for a tenth of a second: after 20, 40 and 80 milliseconds."""
+    """After a write the watcher looks for a tenth of a second: after 20, 40 and 80 milliseconds."""
     monkeypatch.setattr(watchers, "_LONGEST", 100_000_000)
 
 
@@ -37,7 +37,7 @@ def watched(tmp_path, act):
     asyncio.run(main())
 
 
-def test_a_file_at_rest_is_not_asked_about(tmp_path):
+def test_a_file_that_nobody_writes_to_is_not_looked_at(tmp_path):
     async def act(file, looks):
         await asyncio.sleep(3 * PAUSE)
         assert looks == []
@@ -45,7 +45,7 @@ def test_a_file_at_rest_is_not_asked_about(tmp_path):
     watched(tmp_path, act)
 
 
-def test_a_write_is_asked_about_at_once_and_more_and_more_seldom_until_its_commit_must_have_come(tmp_path):
+def test_a_write_is_looked_at_at_once_and_ever_less_often_until_its_commit_must_be_there(tmp_path):
     async def act(file, looks):
         now = time.time_ns()
         os.utime(file, ns=(now, now))
@@ -56,7 +56,7 @@ def test_a_write_is_asked_about_at_once_and_more_and_more_seldom_until_its_commi
     watched(tmp_path, act)
 
 
-def test_a_file_that_goes_and_comes_is_asked_about(tmp_path):
+def test_a_file_that_disappears_and_comes_back_is_looked_at(tmp_path):
     async def act(file, looks):
         file.unlink()
         assert await until(lambda: bool(looks))
@@ -86,7 +86,7 @@ def test_a_subscriber_that_has_not_heard_yet_is_told_once():
     asyncio.run(act())
 
 
-def test_a_loop_that_has_gone_disturbs_nobody():
+def test_a_subscriber_whose_loop_was_closed_disturbs_no_other():
     watcher = Watcher(None, lambda: None)
     told = []
 
