@@ -241,7 +241,7 @@ def test_a_result_before_the_cancel_in_one_turn_counts(begin):
     assert drive.check().result == 2
 
 
-def test_a_result_behind_the_cancel_in_one_turn_is_left_out(begin):
+def test_a_result_after_the_cancel_in_one_turn_is_left_out(begin):
     @workflow
     async def body() -> int:
         return await double(1)

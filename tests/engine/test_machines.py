@@ -26,7 +26,7 @@ def test_a_machine_goes_from_state_to_state_and_its_context_with_it(begin):
     assert drive.check().result == {"seen": [7, "second"], "state": "second"}
 
 
-def test_what_a_state_returns_is_compared_by_value():
+def test_the_returned_value_of_a_state_is_compared_by_value():
     assert Next("second", after="5m") == Next("second", after=300) != Next("second")
     assert repr(Next("second", after=300)) == "Next('second', after='5m')"
     assert Done({"seen": [7]}) == Done({"seen": [7]}) != Done()

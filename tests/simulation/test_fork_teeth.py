@@ -39,7 +39,7 @@ def test_a_fork_that_executes_again_what_was_done_before_its_cut_is_noticed(monk
     assert_noticed("forks")
 
 
-def test_a_fork_that_keeps_what_was_done_behind_its_cut_is_noticed(monkeypatch):
+def test_a_fork_that_keeps_what_was_done_after_its_cut_is_noticed(monkeypatch):
     def with_more(entries, source):
         results = [entry for entry in source if isinstance(entry, StepCompleted) and entry not in entries]
         return [*entries, Blocked(0, len(results)), *results] if results else entries

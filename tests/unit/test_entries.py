@@ -153,7 +153,7 @@ def test_a_cancel_is_never_kept(some, again):
 
 
 @given(plain, retrying)
-def test_what_is_kept_is_what_came_first_but_for_attempts_of_the_failed_step(some, again):
+def test_a_cut_keeps_the_entries_before_it_in_order_except_attempts_of_the_failed_step(some, again):
     kept = history_of([*some, again]).entries
     rest = iter(some)
     assert all(any(one is other for other in rest) for one in kept)

@@ -92,7 +92,7 @@ def test_workflows_of_the_environment_are_meant_from_the_working_directory(place
     assert found.workflows == ("shop.orders", "jobs/")
 
 
-def test_the_file_that_settings_come_from_can_be_told(place):
+def test_settings_file_returns_the_file_that_settings_come_from(place):
     (place.parent / "holdfast.toml").write_text("")
     assert settings_file(place) == place.parent / "holdfast.toml"
 
@@ -200,7 +200,7 @@ def test_a_name_that_no_store_can_hold_is_refused(place):
         ({"grace": "soon"}, "grace='soon': it is not a duration; write"),
     ],
 )
-def test_a_wrong_argument_is_told_as_it_was_written(place, given, told):
+def test_a_wrong_argument_is_shown_as_it_was_written(place, given, told):
     with pytest.raises(DefinitionError, match="^" + re.escape(told)):
         resolve(environ={}, directory=place, **given)
 

@@ -110,7 +110,7 @@ async def test_a_cancel_reaches_an_async_step_in_flight(database_url):
         await until(lambda: seen == ["began", "left"])
 
 
-async def test_a_cancel_is_told_to_a_def_step_in_flight(database_url):
+async def test_a_def_step_in_flight_sees_that_its_run_is_cancelled(database_url):
     began, told = threading.Event(), threading.Event()
 
     @step

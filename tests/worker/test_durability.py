@@ -155,7 +155,7 @@ async def test_a_turn_whose_answer_was_lost_is_sent_again_byte_for_byte_and_coun
     assert store.sent[0] == store.sent[1] == store.sent[2]
 
 
-async def test_what_arrives_while_a_turn_is_uncommitted_belongs_to_the_next_one(database_url):
+async def test_results_that_arrive_while_a_turn_is_uncommitted_belong_to_the_next_one(database_url):
     go_on = asyncio.Event()
 
     @step

@@ -152,7 +152,7 @@ async def test_a_retry_that_was_held_up_when_its_run_was_paused_begins_on_resume
     await store.close()
 
 
-async def test_of_steps_launched_together_none_begins_after_the_lease_has_lapsed_in_between(database_url, begun):
+async def test_no_step_launched_in_a_batch_begins_after_the_lease_has_lapsed_amid_the_batch(database_url, begun):
     """As when the process is stopped while one of them begins."""
     store, clock = Slow(database_url), JumpingClock()
     store.rows.set()

@@ -298,7 +298,7 @@ DEEP = b'{"order":' * DEPTH + b"1" + b"}" * DEPTH
 
 
 @pytest.mark.parametrize("is_wait_first", [True, False], ids=["the wait came first", "the event came first"])
-async def test_an_event_that_is_nested_too_deeply_to_be_read_keeps_nobody_from_the_others(url, is_wait_first, caplog):
+async def test_an_event_nested_too_deeply_to_be_read_blocks_no_other_event(url, is_wait_first, caplog):
     async with on_stage(url) as stage:
         worker = matchmaker(stage, PLAIN)
         if is_wait_first:
@@ -316,7 +316,7 @@ async def test_an_event_that_is_nested_too_deeply_to_be_read_keeps_nobody_from_t
         assert len([record for record in caplog.records if "left to a worker" in record.getMessage()]) == 2
 
 
-async def test_a_wait_for_what_is_nested_too_deeply_to_be_read_keeps_nobody_from_the_others(url):
+async def test_a_wait_with_a_match_nested_too_deeply_to_be_read_blocks_no_other_wait(url):
     async with on_stage(url) as stage:
         run = await stage.held()
         deep = NewWait(number=1, kind="event", name="paid", match=b'{"a":' + b"[" * DEPTH + b"]" * DEPTH + b"}")

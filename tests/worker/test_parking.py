@@ -72,7 +72,7 @@ async def test_the_oldest_bodies_are_forgotten_first(database_url):
 
 
 @pytest.mark.parametrize("keep", [0, 1, 3])
-async def test_whatever_is_kept_every_run_goes_on(database_url, keep):
+async def test_every_run_goes_on_however_many_bodies_are_kept(database_url, keep):
     lives = Lives()
     body = lives.workflow()
     async with stage(database_url, body, keep_parked=keep) as on:

@@ -171,7 +171,7 @@ async def test_a_resource_in_a_body_blocks_nothing_but_says_where_it_belongs(dat
     assert "inside a step" in said
 
 
-async def test_a_resource_that_was_not_given_is_told_with_the_way_to_give_it(database_url):
+async def test_the_error_of_a_missing_resource_says_how_to_give_it(database_url):
     pool = Log().one("pool", is_async=True)
 
     @step(retry=holdfast.Retry(attempts=1))
@@ -201,7 +201,7 @@ async def test_a_resource_that_fails_to_open_stops_the_worker_with_its_error(dat
                 pass
 
 
-async def test_what_was_open_is_closed_when_a_later_resource_fails_to_open(database_url):
+async def test_open_resources_are_closed_when_a_later_one_fails_to_open(database_url):
     log = Log()
     given = [log.one("pool", is_async=True), log.one("mail", is_async=False, fails="open")]
     async with stage(database_url) as on:
@@ -242,7 +242,7 @@ async def test_resources_stay_open_across_a_lost_lease(database_url):
 
 
 @pytest.mark.parametrize("given", [lambda: 1, 5, len], ids=["a function", "a number", "a builtin"])
-def test_what_is_no_generator_function_is_no_resource(given):
+def test_a_function_that_is_no_generator_function_is_refused_as_a_resource(given):
     with pytest.raises(DefinitionError, match="generator"):
         holdfast.resource(given)
 
@@ -264,7 +264,7 @@ def test_a_resource_that_needs_arguments_is_refused_where_it_is_written():
             yield "the pool"
 
 
-async def test_a_resource_that_calls_another_one_is_told_that_it_can_t(database_url):
+async def test_a_resource_that_calls_another_one_is_refused(database_url):
     pool = Log().one("pool", is_async=True)
 
     @holdfast.resource

@@ -90,7 +90,7 @@ async def test_an_event_that_had_to_be_pickled_begins_its_run(database_url):
         assert await run.result(timeout=0) == "2j"
 
 
-async def test_what_the_workflow_declares_holds_for_runs_that_events_begin(database_url):
+async def test_options_that_a_workflow_declares_hold_for_runs_that_events_begin(database_url):
     async with AsyncClient(database_url) as client:
         await published(client)
         await Worker(client, workflows=[audit]).drive()

@@ -351,7 +351,7 @@ def test_the_description_of_an_exception_has_its_notes():
     assert told.__notes__ == ["step charge", "it was raised as tests.unit.codec.samples.PaymentFailed"]
 
 
-def test_an_attribute_whose_class_is_gone_is_told_when_the_exception_is_read(monkeypatch):
+def test_an_attribute_whose_class_is_gone_is_reported_when_the_exception_is_read(monkeypatch):
     error = ValueError("x")
     error.colour = samples.Colour.RED
     stored = codec.encode_exception(error)
