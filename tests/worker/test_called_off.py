@@ -64,7 +64,8 @@ async def test_a_child_cancelled_before_it_began_never_begins_though_a_worker_di
 
 
 async def test_a_step_cancelled_before_its_thread_has_come_never_begins(database_url):
-    entered, go_on, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    attempts: list[StepInfo] = []
+    go_on, left = asyncio.Event(), asyncio.Event()
     begun: list[str] = []
 
     @step
@@ -77,7 +78,7 @@ async def test_a_step_cancelled_before_its_thread_has_come_never_begins(database
 
     @asynccontextmanager
     async def slow(info: StepInfo) -> AsyncIterator[None]:
-        entered.set()
+        attempts.append(info)
         await go_on.wait()
         try:
             yield
@@ -86,9 +87,11 @@ async def test_a_step_cancelled_before_its_thread_has_come_never_begins(database
 
     async with stage(database_url) as on, on.worker(acting, middleware=[slow]):
         run = await on.client.start(acting)
-        await entered.wait()
+        await until(lambda: attempts)
         await run.cancel()
         assert await run.wait(PATIENCE) is RunStatus.CANCELLED
+        # The end is in the database a moment before the worker has its answer and tells the step.
+        await until(lambda: attempts[0].cancelled)
         go_on.set()
         await left.wait()
     assert begun == []
