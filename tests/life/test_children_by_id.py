@@ -101,12 +101,18 @@ async def _told(env, child_id, word):
     await child.wait()
 
 
+async def _cancelled_twice(env):
+    """The retry of a cancelled parent, which was cancelled, too."""
+    run = await env.client.start(awaiting_what_was_called_off)
+    await _cancelled(env, run)
+    second = await env.client.retry(run.id)
+    await _cancelled(env, second)
+    return second
+
+
 async def test_a_child_that_was_called_off_is_not_joined_though_the_child_before_it_has_completed():
     async with Environment(workflows=[awaiting_what_was_called_off, paying_though_it_was_called_off]) as env:
-        run = await env.client.start(awaiting_what_was_called_off)
-        await _cancelled(env, run)
-        second = await env.client.retry(run.id)
-        await _cancelled(env, second)
+        second = await _cancelled_twice(env)
         await _told(env, "payment", "pay")
         await _told(env, "payment~1", "stop")
         third = await env.client.retry(second.id)
@@ -118,10 +124,7 @@ async def test_a_child_that_was_called_off_is_not_joined_though_the_child_before
 
 async def test_a_child_that_completed_though_it_was_called_off_is_joined_whichever_try_has_begun_it():
     async with Environment(workflows=[awaiting_what_was_called_off, paying_though_it_was_called_off]) as env:
-        run = await env.client.start(awaiting_what_was_called_off)
-        await _cancelled(env, run)
-        second = await env.client.retry(run.id)
-        await _cancelled(env, second)
+        second = await _cancelled_twice(env)
         await _told(env, "payment", "stop")
         await _told(env, "payment~1", "pay")
         third = await env.client.retry(second.id)
