@@ -13,6 +13,7 @@ import pytest
 from holdfast.errors import StoreAway, StoreError
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import LEASE, Stage, new_run, turn
+from tests.contract.staging import play_on
 
 AGAIN = "end every process that has opened it and start it again"
 
@@ -105,6 +106,24 @@ def test_another_file_in_the_place_of_one_that_lost_its_log_is_opened(play, path
         assert await stage.start_one()
 
     play(act)
+
+
+def test_a_file_in_the_place_of_a_deleted_one_that_lost_its_log_is_opened(play, path, tmp_path):
+    """The system likes to give the number of a deleted file to the next one."""
+    play_on(lambda: open_store(f"sqlite:///{tmp_path / 'backup.db'}"), Stage.start_one)
+    backup = (tmp_path / "backup.db").read_bytes()
+
+    async def act(stage):
+        await look_again()
+        for ending in ("-wal", "-shm"):
+            beside(path, ending).unlink()
+        with pytest.raises(StoreAway, match=AGAIN):
+            await stage.start_one()
+
+    play(act)
+    path.unlink()
+    path.write_bytes(backup)
+    play(lambda stage: stage.start_one())
 
 
 def test_a_log_that_sqlite_takes_away_and_makes_anew_is_nobody_s_fault(path):

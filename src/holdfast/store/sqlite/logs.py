@@ -9,6 +9,7 @@ would mix what it still has of the old log with the new one.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import time
 
@@ -18,8 +19,10 @@ from .connections import beside, identity
 
 _SAVING = 1.0
 """Seconds to wait for readers before a lost log is given up."""
-_lost: set[tuple[int, int]] = set()
-"""The files whose logs were removed under this process."""
+_lost: dict[tuple[int, int], int] = {}
+"""The files whose logs were removed under this process. Each is held by a descriptor: when it is deleted or replaced,
+the system would give its number to the next new file, which has lost nothing."""
+_HOLD = getattr(os, "O_PATH", os.O_RDONLY)
 
 
 class Log:
@@ -39,8 +42,7 @@ class Log:
         found = {place: identity(place) for place in self._files}
         if found == self._files:
             return
-        if self._main is not None:
-            _lost.add(self._main)
+        self._remember()
         [removed, *_] = [place for place, file in self._files.items() if found[place] != file]
         # Where another log is in its place, somebody works already with the database as it is without this one.
         is_alone = all(file in (None, self._files[place]) for place, file in found.items())
@@ -52,6 +54,12 @@ class Log:
             f"{removed} was deleted or replaced while {self._path} was open. {saved}; end every process that has"
             " opened it and start it again, and leave the files beside it to SQLite"
         )
+
+    def _remember(self) -> None:
+        """Nobody in this process may open the file again, as long as it is there."""
+        if self._main is not None and self._main not in _lost and identity(self._path) == self._main:
+            # Never closed: that would take away the locks which SQLite has on the file.
+            _lost[self._main] = os.open(self._path, _HOLD)
 
 
 def refuse_lost(path: str) -> None:
