@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -235,3 +236,41 @@ async def test_a_retried_run_goes_on_where_it_stopped():
         assert await run.wait() is RunStatus.FAILED
         assert await (await env.client.retry(run.id)).result() == "shipped"
         assert len(env.calls(charge)) == 1
+
+
+@workflow(on_event="paid")
+async def paid_again(_: Any) -> str:
+    return await holdfast.wait_for_event("paid", timeout="1h", default="nothing")
+
+
+@workflow
+async def next_paid() -> str:
+    return await holdfast.wait_for_event("paid", timeout="1h", default="nothing")
+
+
+async def test_a_run_does_not_get_an_event_that_was_published_before_it_was_started_though_time_stands_still():
+    async with environment(workflows=[next_paid]) as env:
+        early = await env.client.start(next_paid)
+        await env.client.publish("paid", "first")
+        late = await env.client.start(next_paid)
+        assert [await early.result(), await late.result()] == ["first", "nothing"]
+
+
+async def test_a_run_that_an_event_began_does_not_get_that_event_once_more():
+    async with environment(workflows=[paid_again]) as env:
+        await env.client.publish("paid", "first")
+        await env.skip(0)
+        [run] = [run async for run in env.client.runs()]
+        assert await run.result() == "nothing"
+
+
+async def test_a_child_gets_what_its_parents_turn_publishes_and_not_what_an_earlier_turn_published():
+    @workflow
+    async def publishes() -> list[str]:
+        holdfast.publish("paid", "first")
+        ship(ORDER, "4711")
+        holdfast.publish("paid", "second")
+        return [await next_paid(), await next_paid()]
+
+    async with environment(workflows=[publishes, next_paid]) as env:
+        assert await (await env.client.start(publishes)).result() == ["second", "nothing"]
