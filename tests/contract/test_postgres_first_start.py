@@ -12,6 +12,11 @@ from holdfast.store import open_store
 from holdfast.store.urls import migration_sql
 from tests.servers import Databases
 
+WAITING = """
+SELECT pid FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()
+"""
+
 
 async def test_a_store_that_waited_for_another_ones_migration_finds_it_done(postgres: Databases):
     url = postgres.create_database()
@@ -25,7 +30,7 @@ async def test_a_store_that_waited_for_another_ones_migration_finds_it_done(post
         await other.execute(body)
         store = open_store(url)
         opening = asyncio.create_task(store.open())
-        while not await other.fetchval("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"):
+        while not await other.fetchval(WAITING):
             assert not opening.done()
             await asyncio.sleep(0.01)
         await transaction.commit()
@@ -44,11 +49,8 @@ async def test_many_stores_at_once_may_migrate_an_empty_database(postgres: Datab
         await store.close()
 
 
-WAITING = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-
-
-async def test_an_opening_that_fails_leaves_others_free_to_open_the_database(postgres: Databases):
-    """A client and the worker that it was given to, say: the store is one and the same."""
+async def test_an_opening_that_fails_does_not_fail_another_of_the_same_store(postgres: Databases):
+    """As a client opens it, and the worker that the client was given to."""
     url = postgres.create_database()
     other = await asyncpg.connect(url)
     try:

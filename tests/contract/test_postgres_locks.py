@@ -11,7 +11,7 @@ from holdfast.errors import StoreAway, StoreError
 from holdfast.model import Lane, Out, RowChange, RunStatus
 from holdfast.store import open_store
 from holdfast.testing.contract.stage import LANE, LEASE, T0, after, new_run, row_write, turn, until
-from tests.contract.staging import staged
+from tests.contract.staging import MEANWHILE, staged
 from tests.servers import execute
 
 ENDED = RowChange(status=RunStatus.COMPLETED)
@@ -108,7 +108,7 @@ async def test_a_turn_that_joins_a_run_does_not_wait_for_a_lock_on_that_run(url)
         assert [message.run_id for message in await stage.store.read_inbox("one")] == [asker.id]
 
 
-async def test_a_follower_that_is_locked_when_its_turn_comes_is_woken_later(url):
+async def test_a_replacement_that_is_locked_when_the_run_before_it_ends_is_woken_later(url):
     async with staged(url) as stage:
         old = await stage.held(key="k")
         new = await stage.start_one(key="k", on_conflict="replace")
@@ -119,7 +119,7 @@ async def test_a_follower_that_is_locked_when_its_turn_comes_is_woken_later(url)
         assert (await stage.claim_one(worker="two")).id == new
 
 
-async def test_a_follower_that_was_locked_when_its_turn_came_is_woken_also_if_the_run_before_it_is_gone(url):
+async def test_a_replacement_that_was_locked_when_the_run_before_it_ended_is_woken_also_if_that_run_is_gone(url):
     async with staged(url) as stage:
         old = await stage.held(key="k")
         new = await stage.start_one(key="k", on_conflict="replace")
@@ -150,25 +150,37 @@ async def test_a_claim_passes_by_locked_runs(url):
         assert [run.id for run in await stage.claim()] == ids[:1]
 
 
-async def test_batches_of_two_stores_over_the_same_runs_never_deadlock(url):
+HALT = """
+CREATE FUNCTION halt() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(7);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER halt BEFORE INSERT ON holdfast.journal FOR EACH ROW EXECUTE FUNCTION halt();
+"""
+
+
+async def test_a_batch_does_not_wait_for_another_store_s_batch_over_the_same_runs(url):
     async with staged(url) as stage:
         other = await stage.open()
-        await stage.start(40)
-        runs = await stage.claim()
-        waiting = RowChange(status=RunStatus.WAITING)
-        for seq in range(10):
-            turns = [turn(run, after=seq, change=waiting) for run in runs]
-            mine, theirs = list(turns), list(reversed(turns))
-            while mine or theirs:
-                answers = await asyncio.gather(
-                    stage.store.commit_turns(mine, now=T0), other.commit_turns(theirs, now=T0)
-                )
-                mine, theirs = (
-                    [one for one, answer in zip(sent, answered, strict=True) if answer is not True]
-                    for sent, answered in zip((mine, theirs), answers, strict=True)
-                )
-        for run in runs:
-            assert [seq for seq, _, _ in await stage.journal(run.id)] == list(range(10))
+        await stage.start(3)
+        turns = [turn(run, change=RowChange(status=RunStatus.WAITING)) for run in await stage.claim()]
+        await execute(url, HALT)
+        halting = await asyncpg.connect(url)
+        try:
+            await halting.execute("SELECT pg_advisory_lock(7)")
+            first = asyncio.ensure_future(stage.commit(*turns))
+            waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory' AND datname = current_database()"
+            while not await halting.fetchval(waiting):
+                await asyncio.sleep(0.01)
+            # In another order, as locks that wait for each other would have it.
+            answers = await asyncio.wait_for(other.commit_turns(turns[::-1], now=T0), MEANWHILE)
+            assert [type(answer) for answer in answers] == [StoreAway] * 3
+            assert not first.done()
+        finally:
+            await halting.close()
+        assert await first == [True] * 3
+        assert await other.commit_turns(turns[::-1], now=T0) == [True] * 3
 
 
 REFUSE = """
@@ -238,7 +250,7 @@ async def test_a_report_that_quotes_what_postgres_can_not_hold_is_kept(url):
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800"])
-async def test_a_filter_by_a_text_that_postgres_can_not_hold_finds_nothing(url, text):
+async def test_no_run_is_found_by_a_text_that_postgres_can_not_hold(url, text):
     async with staged(url) as stage:
         run = await stage.held()
         assert await stage.store.get_run(text) is None
@@ -275,7 +287,7 @@ async def test_a_start_with_a_text_that_postgres_can_not_hold_is_refused_and_oth
         assert "NUL" in str(answers[1])
 
 
-async def test_a_worker_with_a_name_that_postgres_can_not_hold_is_refused(url):
+async def test_a_worker_for_a_workflow_whose_name_postgres_can_not_hold_is_refused(url):
     async with staged(url) as stage:
         with pytest.raises(ValueError, match="NUL"):
             await stage.store.register_worker("one", [Lane("a\0", "1")], LEASE)
