@@ -304,7 +304,7 @@ class TestRefusals:
             way(url, lambda connection: client.start(ship, 1, connection=connection), True)
             assert count(client) == 1
 
-    def test_a_schema_from_the_future_is_left_as_it_is(self, sqlite_url):
+    def test_a_newer_schema_that_old_workers_can_not_live_with_is_refused(self, sqlite_url):
         insert = "INSERT INTO migrations (number, applied_at) VALUES (1001, 0)"
         client = Client(sqlite_url)
         ways.plain_sqlite(sqlite_url, lambda connection: connection.execute(insert), True)

@@ -104,7 +104,7 @@ async def test_an_open_store_is_away_during_a_change_of_the_server(database, cha
         await store.close()
 
 
-async def test_opening_a_store_during_a_change_of_the_server_raises_the_error_once(database):
+async def test_opening_a_store_as_a_role_that_may_not_log_in_raises_an_error_with_advice_once(database):
     async with changed(database, "the role may not log in"):
         with pytest.raises(StoreError, match="not permitted to log in") as caught:
             await open_store(database[-1]).open()

@@ -64,7 +64,7 @@ async def done(url, way, deed):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_later_statements_see_what_was_committed_since(apart, way):
+def test_later_statements_of_a_transaction_see_what_was_committed_since(apart, way):
     async def looking(tx, other):
         query = "SELECT count(*) FROM holdfast.runs"
         [[before]] = await tx.execute(query, ())
@@ -76,7 +76,7 @@ def test_later_statements_see_what_was_committed_since(apart, way):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_commit_that_is_answered_is_durable(unsynced, way):
+def test_transactions_are_synchronous_though_the_database_s_default_is_not(unsynced, way):
     async def looking(tx, other):
         [[found]] = await tx.execute("SHOW synchronous_commit", ())
         return found

@@ -199,7 +199,7 @@ async def test_a_store_that_is_closed_while_it_connects_leaves_nothing_behind(ur
     assert [record.getMessage() for record in caplog.records] == []
 
 
-async def test_a_backend_that_is_terminated_in_the_middle_is_away_and_the_next_one_works(url):
+async def test_turns_are_written_once_each_though_the_server_ends_all_connections_before_each(url):
     async with staged(url) as stage:
         run = await stage.held()
         assert await stage.commit(turn(run)) == [True]
@@ -323,7 +323,7 @@ async def _make_read_only(tx):
     await tx.execute("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY", ())
 
 
-async def test_a_server_with_too_many_connections_counts_as_away(url):
+async def test_a_server_with_too_many_connections_counts_as_away():
     with Postgres(durable=False, settings={"max_connections": "4", "superuser_reserved_connections": "0"}) as small:
         held = [await asyncpg.connect(small.url) for _ in range(4)]
         store = open_store(small.url)

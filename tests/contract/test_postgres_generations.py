@@ -20,7 +20,7 @@ def url(postgres):
 
 @pytest.fixture
 def held_up(monkeypatch):
-    """A deed that stands still behind a block of its, its transaction open."""
+    """A deed that stands still after one of its blocks, its transaction open."""
 
     @contextlib.asynccontextmanager
     async def held_up(deed, behind):

@@ -217,7 +217,7 @@ async def test_a_store_that_is_closed_leaves_no_connection_on_any_loop(url):
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-async def test_the_connection_of_a_closed_loop_is_kept_until_another_loop_commits(url):
+async def test_the_connection_of_a_closed_loop_is_closed_when_another_loop_commits(url):
     stage = await opened(url)
     first, second = await stage.held(), await stage.held()
     assert await asyncio.to_thread(lambda: asyncio.run(stage.commit(turn(first)))) == [True]
@@ -230,7 +230,7 @@ async def test_the_connection_of_a_closed_loop_is_kept_until_another_loop_commit
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-async def test_a_store_can_be_closed_after_a_loop_that_gives_no_socket_away(url):
+async def test_closing_a_store_closes_the_connection_of_a_uvloop_that_has_ended(url):
     stage = await opened(url)
     run = await stage.held()
     assert await asyncio.to_thread(lambda: uvloop.run(stage.commit(turn(run)))) == [True]

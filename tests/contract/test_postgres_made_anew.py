@@ -35,34 +35,34 @@ async def make_anew(url: str) -> None:
     await other.close()
 
 
-async def cut(stage: Stage, url: str, patience: pytest.MonkeyPatch) -> None:
+async def cut(stage: Stage, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await execute(url, DROP)
     await make_anew(url)
     await execute(url, CUT)
 
 
-async def wait(stage: Stage, url: str, patience: pytest.MonkeyPatch) -> None:
+async def wait(stage: Stage, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await execute(url, DROP)
     await make_anew(url)
     # As if a while had passed: connections look again where they are.
-    patience.setattr(links, "PLANS_KEPT", -1.0)
+    monkeypatch.setattr(links, "PLANS_KEPT", -1.0)
 
 
-async def miss(stage: Stage, url: str, patience: pytest.MonkeyPatch) -> None:
+async def miss(stage: Stage, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     await execute(url, DROP)
     with pytest.raises(StoreAway, match="does not exist"):
         await stage.store.list_workers()
     await make_anew(url)
 
 
-MEANWHILE = {"and connections cut": cut, "a while ago": wait, "and missed meanwhile": miss}
+WAYS = {"and connections cut": cut, "a while ago": wait, "and missed meanwhile": miss}
 
 
-@pytest.mark.parametrize("how", MEANWHILE)
+@pytest.mark.parametrize("how", WAYS)
 async def test_a_run_is_started_for_its_own_tenant_and_on_its_own_lane_in_a_schema_made_anew(url, how, monkeypatch):
     async with staged(url) as stage:
         await stage.start_one()
-        await MEANWHILE[how](stage, url, monkeypatch)
+        await WAYS[how](stage, url, monkeypatch)
         started = await answered(stage.start_one)
         listed = await stage.store.list_runs(RunFilter())
         assert [(run.id, run.workflow) for run in listed.items] == [(started, LANE.workflow)]

@@ -169,7 +169,7 @@ async def test_a_newer_schema_that_old_workers_can_live_with_is_accepted(url):
     assert await use(url, migrate=False, namespace="another") == 3
 
 
-async def test_a_schema_from_the_future_is_left_as_it_is(url):
+async def test_a_newer_schema_that_old_workers_can_not_live_with_is_refused(url):
     await opened(url)
     await execute(url, "INSERT INTO holdfast.migrations (number, applied_at) VALUES (1001, 0)")
     with pytest.raises(StoreTooNew, match="1001"):

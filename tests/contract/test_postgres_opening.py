@@ -53,7 +53,7 @@ async def test_an_opening_goes_on_though_another_that_waits_for_it_is_given_up(p
     await store.close()
 
 
-async def test_a_password_that_is_wrong_is_named_and_not_shown(server, url):
+async def test_the_error_about_a_wrong_password_does_not_show_it(server, url):
     await execute(url, "CREATE ROLE guarded LOGIN PASSWORD 'right'")
     rules = server._data / "pg_hba.conf"
     before = rules.read_text()
@@ -116,7 +116,7 @@ async def test_a_worker_that_waits_for_its_server_stops_when_it_is_told_to(postg
         await asyncio.wait_for(working, 60)
 
 
-async def test_a_worker_that_waits_for_its_server_does_not_block_other_code_and_logs_the_reason():
+async def test_a_worker_beside_other_code_does_not_wait_for_a_server_that_is_not_there():
     with pytest.raises(StoreAway, match="Ask again when the database can be reached"):
         async with Worker(NOWHERE, workflows=[ready]):
             pass
@@ -168,7 +168,7 @@ async def test_an_option_that_a_pooler_refuses_is_reported_with_the_advice_to_le
             await asyncio.wait_for(worker.run(), 30)
 
 
-async def test_a_file_that_is_not_there_may_be_a_socket_or_a_certificate(url, tmp_path):
+async def test_the_error_about_a_missing_file_says_that_it_may_be_a_socket_or_a_certificate(url, tmp_path):
     for missing in (f"postgresql://nobody@/nothing?host={tmp_path}", f"{url}?sslmode=verify-ca&sslrootcert=/nowhere"):
         with pytest.raises(
             StoreAway, match="No such file or directory: a server's socket, or a file with a certificate"

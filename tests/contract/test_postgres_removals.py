@@ -24,7 +24,7 @@ async def remove(store: Store, run: ClaimedRun, way: str) -> list[str]:
 
 
 @pytest.mark.parametrize("way", ["by hand", "by its retention"])
-def test_a_message_for_a_run_that_had_just_gone_on_reaches_its_successor_also_if_the_run_is_removed(url, play, way):
+def test_a_message_for_a_run_that_had_just_continued_reaches_its_successor_also_if_the_run_is_removed(url, play, way):
     async def act(stage: Stage) -> None:
         first = await stage.held(retention=0)
         connection = await asyncpg.connect(url)
@@ -40,7 +40,7 @@ def test_a_message_for_a_run_that_had_just_gone_on_reaches_its_successor_also_if
 
 @pytest.mark.parametrize("way", ["by hand", "by its retention"])
 @pytest.mark.parametrize("kind", ["signal", "hook"])
-def test_a_run_that_went_on_is_not_removed_while_a_caller_sends_to_it(url, play, way, kind):
+def test_a_run_that_continued_is_not_removed_while_a_caller_sends_to_it(url, play, way, kind):
     async def act(stage: Stage) -> None:
         first = await stage.held(retention=0)
         hook = NewWait(number=1, kind="hook", name="ok", token="t")
@@ -86,7 +86,7 @@ def test_a_caller_that_still_sees_a_run_that_was_removed_is_refused_by_the_serve
 
 
 @pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
-def test_a_caller_that_sees_nothing_younger_sends_to_a_run_that_went_on_and_keeps_no_run_from_being_removed(
+def test_a_caller_that_sees_nothing_younger_sends_to_a_run_that_continued_and_keeps_no_run_from_being_removed(
     url, play, level
 ):
     async def act(stage: Stage) -> None:

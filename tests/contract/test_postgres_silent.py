@@ -68,7 +68,7 @@ async def test_closing_the_store_breaks_off_a_turn_under_way_with_an_error(postg
             await writing
 
 
-async def test_a_turn_without_an_answer_is_sent_again_over_a_new_connection(postgres, monkeypatch):
+async def test_a_turn_that_gets_no_answer_in_time_is_tried_over_a_new_connection(postgres, monkeypatch):
     monkeypatch.setattr("holdfast.store.postgres.links.COMMAND_TIMEOUT", 0.2)
     async with Wire(postgres.create_database()) as wire, staged(wire.url) as stage:
         run = await stage.held()

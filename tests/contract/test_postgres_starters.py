@@ -147,7 +147,7 @@ async def test_a_start_with_a_held_key_keeps_no_other_start_waiting(postgres):
         assert [started.created for [started] in await asyncio.gather(*waiting)] == [True] * 3
 
 
-async def test_a_start_with_a_key_that_nobody_holds_is_a_commit_by_itself(postgres):
+async def test_a_start_with_a_key_that_nobody_holds_needs_no_transaction_around_its_statement(postgres):
     async with plans.opened(postgres.create_database()) as (store, texts):
         await store.start_runs([new_run()])
         texts.clear()

@@ -40,7 +40,7 @@ def play(url: str) -> Callable[..., None]:
 
 
 async def follow(url: str, joined: ClaimedRun, follower: ClaimedRun) -> None:
-    """As a join that was committed just when the run ended or went on."""
+    """As a join that was committed just when the run ended or continued as new."""
     await execute(
         url,
         "INSERT INTO holdfast.followers (run, follower, parent_key) SELECT joined.number, runs.number, 'pay'"
@@ -59,7 +59,7 @@ async def count_messages(url: str) -> int:
     return int(count)
 
 
-def test_a_run_that_goes_on_leaves_no_message_behind(url, play):
+def test_a_run_that_continues_as_new_leaves_no_message_behind(url, play):
     async def act(stage: Stage) -> None:
         first = await stage.held()
         await stage.end(await stage.held(parent_id=first.id, parent_key="pay"))
@@ -76,7 +76,7 @@ def test_a_run_that_goes_on_leaves_no_message_behind(url, play):
     play(act)
 
 
-def test_a_message_for_a_run_that_had_just_gone_on_reaches_its_successor(url, play):
+def test_a_message_for_a_run_that_had_just_continued_reaches_its_successor(url, play):
     async def act(stage: Stage) -> None:
         first = await stage.held()
         second = await continued(stage, first)
@@ -94,8 +94,8 @@ def test_a_message_for_a_run_that_had_just_gone_on_reaches_its_successor(url, pl
     play(act)
 
 
-async def send_while_it_goes_on(stage: Stage, url: str) -> ClaimedRun:
-    """Have a run go on while a caller's transaction sends to it, and send again when that is committed."""
+async def send_while_it_continues(stage: Stage, url: str) -> ClaimedRun:
+    """Have a run continue as new while a caller's transaction sends to it, and send again when that is committed."""
     first = await stage.held()
     connection = await asyncpg.connect(url)
     async with connection.transaction():
@@ -106,18 +106,18 @@ async def send_while_it_goes_on(stage: Stage, url: str) -> ClaimedRun:
     return second
 
 
-def test_what_a_caller_sent_while_a_run_went_on_comes_before_what_was_sent_later(url, play):
+def test_what_a_caller_sent_while_a_run_continued_comes_before_what_was_sent_later(url, play):
     async def act(stage: Stage) -> None:
-        second = await send_while_it_goes_on(stage, url)
+        second = await send_while_it_continues(stage, url)
         messages = await stage.store.read_inbox("one")
         assert [(one.run_id, one.payload) for one in messages] == [(second.id, b"before"), (second.id, b"after")]
 
     play(act)
 
 
-def test_what_a_caller_sent_while_a_run_went_on_is_claimed_with_what_was_sent_later(url, play):
+def test_what_a_caller_sent_while_a_run_continued_is_claimed_with_what_was_sent_later(url, play):
     async def act(stage: Stage) -> None:
-        second = await send_while_it_goes_on(stage, url)
+        second = await send_while_it_continues(stage, url)
         assert await stage.hand_back(second) is True
         again = await stage.claim_one()
         assert [(one.run_id, one.payload) for one in again.inbox] == [(second.id, b"before"), (second.id, b"after")]
@@ -209,7 +209,7 @@ def test_searches_for_missed_ends_take_the_followers_in_turn(url, play, monkeypa
 
 
 @pytest.mark.parametrize("when", ["before anybody looks", "after"])
-def test_whoever_joined_a_run_that_was_just_going_on_is_told_of_its_successor_s_end(url, play, when):
+def test_whoever_joined_a_run_that_was_just_continuing_is_told_of_its_successor_s_end(url, play, when):
     async def act(stage: Stage) -> None:
         follower, joined = await stage.held(), await stage.held(worker="two")
         successor = await continued(stage, joined, worker="two")
@@ -227,7 +227,7 @@ def test_whoever_joined_a_run_that_was_just_going_on_is_told_of_its_successor_s_
     play(act)
 
 
-def test_whoever_joined_a_run_that_was_just_going_on_and_then_its_successor_is_told_once(url, play):
+def test_whoever_joined_a_run_that_was_just_continuing_and_then_its_successor_is_told_once(url, play):
     async def act(stage: Stage) -> None:
         follower, joined = await stage.held(), await stage.held(worker="two", key="k")
         successor = await continued(stage, joined, worker="two", key="k")

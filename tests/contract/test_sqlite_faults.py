@@ -174,7 +174,7 @@ def test_a_file_that_has_another_application_s_tables_beside_ours_is_used(path):
         assert theirs.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
-def test_a_schema_from_the_future_is_left_as_it_is(path):
+def test_a_newer_schema_that_old_workers_can_not_live_with_is_refused(path):
     open_now(path)
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO migrations (number, applied_at) VALUES (9999, 0)")
