@@ -192,6 +192,27 @@ def test_a_sleeping_run_tells_until_when():
     assert details["until"] == LATER
 
 
+def test_a_run_that_sleeps_on_its_worker_tells_until_when_and_where():
+    reason, text, details = why(record(**PARKED, owner="w1", due_at=LATER), Started(T, b""))
+    assert reason is Reason.SLEEPING
+    assert text.endswith(" sleeps until 2030-01-01 14:00:00 UTC, in 2h, on worker w1 (host anvil, pid 42).")
+    assert details["until"] == LATER
+    assert details["worker"].id == "w1"
+
+
+def test_a_run_that_is_tried_again_on_its_worker_tells_when():
+    retrying = RunRetrying(T, 1, b"ValueError: no", instant_of(LATER), T)
+    reason, text, _ = why(record(**PARKED, owner="w1", due_at=LATER), Started(T, b""), retrying)
+    assert reason is Reason.RETRYING
+    assert "is tried again as a whole at 2030-01-01 14:00:00 UTC, in 2h, on worker w1" in text
+
+
+def test_a_run_whose_sleep_on_its_worker_is_over_is_held():
+    reason, text, _ = why(record(**PARKED, owner="w1", due_at=EARLIER), Started(T, b""))
+    assert reason is Reason.ADVANCING
+    assert text.endswith(" is held on worker w1 (host anvil, pid 42).")
+
+
 def test_a_run_of_which_only_its_due_time_is_known_is_explained_as_sleeping():
     """A wait for a signal without type= is not in the store: with a timeout it looks like a sleep."""
     assert why(record(**PARKED, due_at=LATER), Started(T, b""))[1].endswith(
@@ -238,8 +259,9 @@ def test_a_wait_is_named_with_its_match():
         reason, text, _ = why(run, Started(T, b""), child, waits=waits)
         assert reason is Reason.WAITING
         assert words in text
-    text = why(record(**PARKED, due_at=LATER), Started(T, b""), child, waits=waits)[1]
-    assert f"{words}, and wakes at the latest at 2030-01-01 " in text
+    for owner in (None, "w1"):
+        text = why(record(**PARKED, due_at=LATER, owner=owner), Started(T, b""), child, waits=waits)[1]
+        assert f"{words}, and wakes at the latest at 2030-01-01 " in text
 
 
 def test_the_match_of_a_wait_is_shown_as_plain_data_and_times():

@@ -167,7 +167,7 @@ async def test_a_signal_of_the_wrong_name_is_shown_as_sent_and_not_read(database
         await run.result(PATIENCE)
 
 
-async def test_a_run_in_a_short_sleep_is_shown_as_held_by_its_worker(database_url):
+async def test_a_run_in_a_short_sleep_says_until_when_and_on_which_worker(database_url):
     @workflow
     async def body() -> None:
         await nothing()
@@ -175,9 +175,11 @@ async def test_a_run_in_a_short_sleep_is_shown_as_held_by_its_worker(database_ur
 
     async with stage(database_url) as on, on.worker(body) as worker:
         run = await on.client.start(body)
-        await on.until_waiting(run)
+        record = await on.until_waiting(run)
         reason, text = await told(on, run)
-        assert reason == "advancing"
+        assert reason == "sleeping"
+        assert record.due_at is not None
+        assert f"{record.due_at:%Y-%m-%d %H:%M}" in text
         assert str(worker.id) in text
 
 

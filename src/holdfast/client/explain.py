@@ -221,6 +221,9 @@ def _held(scene: _Scene) -> _Answer:
             # That a step has begun is not recorded.
             told += ": it executes there, or stands in line for a thread"
         return reason, f"{told}.", details
+    if run.status is RunStatus.WAITING and run.due_at is not None and run.due_at > scene.now:
+        reason, text, more = _parked(scene, f", {where}")
+        return reason, text, {**details, **more}
     if run.status is RunStatus.WAITING and (what := _waits_told(scene)):
         return Reason.WAITING, f"waits for {what} {where}.", {**details, "waits": scene.waits}
     if run.status is RunStatus.WAITING and run.due_at is None:
@@ -266,8 +269,8 @@ def _unclaimed(scene: _Scene) -> _Answer:
     return Reason.CAPACITY, text, {"workers": tuple(scene.knowing), "due_at": run.due_at}
 
 
-def _parked(scene: _Scene) -> _Answer:
-    """The answer for a run that has no owner and is not due: it waits for its time, or for a message."""
+def _parked(scene: _Scene, where: str = "") -> _Answer:
+    """The answer for a run that waits for a time to come or for a message, perhaps on a worker: `where`."""
     run = scene.run
     details: dict[str, Any] = {"steps": scene.steps, "waits": scene.waits}
     waits = _waits_told(scene)
@@ -282,13 +285,13 @@ def _parked(scene: _Scene) -> _Answer:
     if scene.retrying is not None:
         error = scene.describe(scene.retrying.error) if scene.retrying.error else "no recorded error"
         details |= {"error": error, "attempt": scene.retrying.attempt}
-        return Reason.RETRYING, f"failed with {error} and is tried again as a whole at {until}.", details
+        return Reason.RETRYING, f"failed with {error} and is tried again as a whole at {until}{where}.", details
     if scene.steps:
         return Reason.RETRYING, f"{_steps_told(scene)}; the run wakes at the latest at {until}.", details
     if waits:
-        return Reason.WAITING, f"waits for {waits}, and wakes at the latest at {until}.", details
+        return Reason.WAITING, f"waits for {waits}, and wakes at the latest at {until}{where}.", details
     # A wait for a signal that has a timeout and no `type=` looks the same.
-    return Reason.SLEEPING, f"sleeps until {until}.", details
+    return Reason.SLEEPING, f"sleeps until {until}{where}.", details
 
 
 def _asides(scene: _Scene) -> Iterable[str]:
