@@ -13,15 +13,15 @@ from holdfast.client import AsyncRun
 from holdfast.errors import StoreAway
 from holdfast.worker import upkeep
 from holdfast.worker.ahead import Ahead
-from tests.worker.stage import PATIENCE, SkippingClock, SkippingStore, Stage, until
+from tests.worker.stage import PATIENCE, SkippingStore, Stage, StandingClock, until
 
 CROWD = 10
 MOMENT = 50_000
 RUNS = 4 * CROWD
 
 
-class Standing(SkippingClock):
-    """A clock whose monotonic time only the test moves: places are freed as fast as the test says."""
+class Freed(StandingClock):
+    """A clock whose monotonic time only the test moves, too: places are freed as fast as the test says."""
 
     passed = 0
 
@@ -52,7 +52,7 @@ class Crowd(Stage):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self.clock = Standing()
+        self.clock = Freed()
         self.store = Remote(url, self.clock)
         self.client = type(self.client)(self.store)
         self.gates: dict[int, asyncio.Event] = {number: asyncio.Event() for number in range(RUNS)}
