@@ -22,8 +22,7 @@ async def draining(on: Stage, gate: Gate, body: Workflow[[], Any]) -> AsyncItera
     async with worker:
         await until(lambda: gate.begun)
         worker.stop()
-        # It has heard of it when what nobody works on any more is left to others.
-        await asyncio.sleep(0.1)
+        await until(lambda: worker._session.runs.is_stopping)
         try:
             yield run
         finally:

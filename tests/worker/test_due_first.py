@@ -171,7 +171,7 @@ async def test_a_timer_comes_before_a_signal_that_was_sent_later_if_both_waited_
 async def test_a_timer_comes_before_the_result_of_a_transaction_that_ended_later_which_is_rolled_back(file):
     has_begun, may_end = threading.Event(), threading.Event()
 
-    @step(transaction=True)
+    @step(transaction=True, timeout="1h")
     def books(db: sqlite3.Connection) -> None:
         db.execute("INSERT INTO bookings (id) VALUES ('a')")
         has_begun.set()
@@ -180,7 +180,7 @@ async def test_a_timer_comes_before_the_result_of_a_transaction_that_ended_later
     @workflow
     async def body() -> str:
         try:
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(60):
                 books()
         except TimeoutError:
             return "timeout"
@@ -189,7 +189,7 @@ async def test_a_timer_comes_before_the_result_of_a_transaction_that_ended_later
     async with slow(file, body) as (on, _, _):
         run = await on.client.start(body)
         await until(has_begun.is_set)
-        on.skip("3s")
+        on.skip("2m")
         may_end.set()
         assert await run.result(PATIENCE) == "timeout"
     assert booked(file) == []
