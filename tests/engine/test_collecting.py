@@ -6,9 +6,17 @@ import gc
 import sys
 import threading
 
+import pytest
+
 from holdfast import workflow
 from holdfast.engine import Runners
 from tests.engine.samples import double
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> None:
+    """Runners that earlier tests have left to the collector would stop watching in the middle of one of these."""
+    gc.collect()
 
 
 def test_closed_runners_no_longer_watch_the_garbage_collector():
