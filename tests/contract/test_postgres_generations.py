@@ -48,8 +48,11 @@ def held_up(monkeypatch):
 
 async def waits_for_a_lock(url):
     """Come back when somebody does."""
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(10):
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        " AND backend_type = 'client backend'"
+    )
+    async with asyncio.timeout(MEANWHILE):
         while (await fetch(url, waiting))[0][0] == 0:
             await asyncio.sleep(0.01)
 
