@@ -61,6 +61,18 @@ def test_an_item_sees_the_heartbeat_details_of_its_chunk():
     assert seen == [{"done": 7}]
 
 
+def test_an_item_does_not_see_what_another_item_said_in_an_earlier_attempt_of_their_chunk():
+    info, seen = a_chunk(), []
+    info.heartbeat_details = {"done": 7}
+
+    @step
+    def looks(n: int) -> None:
+        seen.append(current_step().heartbeat_details)
+
+    inside(info, blocking_chunk(looks, False, looks.fn), [1, 2])
+    assert seen == [None, None]
+
+
 @pytest.mark.parametrize("undo", [None, lambda n: None])
 def test_a_chunk_keeps_its_results_for_a_failure_only_if_its_step_has_a_compensation(undo):
     info = a_chunk()

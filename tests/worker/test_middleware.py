@@ -182,6 +182,56 @@ async def test_an_exception_of_the_middleware_is_a_failed_attempt(database_url):
     assert attempts == [1, 2, 1, 2]
 
 
+@pytest.mark.parametrize("colour", ["async", "def"])
+async def test_a_chunk_of_a_map_is_tried_again_as_its_step_says_if_middleware_fails(database_url, colour):
+    attempts: list[int] = []
+
+    @contextmanager
+    def refuse(info):
+        attempts.append(info.attempt)
+        if info.attempt < 3:
+            raise ConnectionError
+        yield
+
+    @workflow
+    async def body() -> list[str]:
+        return await holdfast.map(slow if colour == "async" else quick, ["a", "b"], chunk=2)
+
+    assert await run(database_url, body, refuse) == ["a for nobody", "b for nobody"]
+    assert attempts == [1, 2, 3]
+
+
+@pytest.mark.parametrize("colour", ["async", "def"])
+async def test_a_chunk_of_a_map_is_not_tried_again_for_an_item_that_failed_for_good(database_url, colour):
+    tries: list[int] = []
+
+    @contextmanager
+    def rename(info):
+        try:
+            yield
+        except ConnectionError as error:
+            raise PermissionError("not here") from error
+
+    @step(retry=AT_ONCE)
+    async def fails(n: int) -> int:
+        tries.append(n)
+        raise ConnectionError
+
+    @step(retry=AT_ONCE)
+    def fails_too(n: int) -> int:
+        tries.append(n)
+        raise ConnectionError
+
+    @workflow
+    async def body() -> list[int]:
+        return await holdfast.map(fails if colour == "async" else fails_too, [1, 2], chunk=2)
+
+    with pytest.raises(RunFailed) as caught:
+        await run(database_url, body, rename)
+    assert isinstance(caught.value.__cause__, PermissionError)
+    assert tries == [1, 1, 1]
+
+
 async def test_middleware_that_always_fails_fails_the_run_with_its_error(database_url):
     @contextmanager
     def refuse(info):

@@ -152,12 +152,13 @@ _PACE = Pace()
 class _Items:
     """The outcome of a chunk's items so far."""
 
-    def __init__(self, target: Step[..., Any], collects: bool, pace: Pace) -> None:
+    def __init__(self, target: Step[..., Any], collects: bool, pace: Pace, items: list[Any]) -> None:
         self.pace = pace
         self.timeout = target.timeout
         self._target = target
         self._collects = collects
         self._given: list[Any] | None = None
+        self._is_alone = len(items) == 1
         self.begin()
         self.outcome: Outcome = ([], {})
         self.info: StepInfo | None = current_scope.get()
@@ -176,7 +177,12 @@ class _Items:
         if self.info is None:
             return None
         ends = None if self.timeout is None else self.pace.now() + timedelta(microseconds=self.timeout)
-        said = self.info.heartbeat_details if self._last is None else self._last.said
+        said = None
+        if self._last is not None:
+            said = self._last.said
+        elif self._is_alone:
+            # Otherwise it may be another item that said this in the chunk's last attempt.
+            said = self.info.heartbeat_details
         self._last = _Item(self.info, self._failed + 1, ends, len(self.outcome[0]), said)
         return self._last
 
@@ -186,6 +192,8 @@ class _Items:
         spent = self.pace.monotonic() - self._began
         error, pause = pause_after(error, self._target.retry, self._failed, spent, 0.5)
         if pause is None and not self._collects:
+            if self.info is not None:
+                self.info.is_spent = True
             raise error
         if pause is None:
             results, failures = self.outcome
@@ -214,7 +222,7 @@ def async_chunk(
     """A function that calls `fn` for each item, as the step says. `fn` is the step's function, or a test's stand-in."""
 
     async def chunk(items: Any) -> Any:
-        done = _Items(target, collects, pace)
+        done = _Items(target, collects, pace, items)
         for one in items:
             item = one
             done.begin()
@@ -267,7 +275,7 @@ def blocking_chunk(
     """As `async_chunk`, for a function that blocks."""
 
     def chunk(items: Any) -> Any:
-        done = _Items(target, collects, pace)
+        done = _Items(target, collects, pace, items)
         info = done.info
         hands = _Hands(fn, done)
         try:

@@ -160,8 +160,8 @@ class StepInfo:
     """
 
     __slots__ = (
-        "attempt", "began_at", "cancelled", "deadline", "done", "error", "heartbeat_details", "key", "name",
-        "resources", "run", "span",
+        "attempt", "began_at", "cancelled", "deadline", "done", "error", "heartbeat_details", "is_spent", "key",
+        "name", "resources", "run", "span",
     )  # fmt: skip  # a name a line would be a page
     began_at: Instant
     """When this attempt began."""
@@ -191,6 +191,8 @@ class StepInfo:
         self.cancelled = False
         self.done: Any = None
         """For a chunk of a map whose items can be undone: the outcome of its items so far."""
+        self.is_spent = False
+        """For a chunk of a map: an item has failed for good, so that the chunk is not tried again."""
 
     @property
     def idempotency_key(self) -> str:

@@ -7,9 +7,9 @@ end all the same, or its run would keep its place for ever: so nothing here rais
 from __future__ import annotations
 
 from holdfast.codec import Codec, message_of, noted, traceback_text, unreadable
-from holdfast.define import HouseLogger, pause_after
+from holdfast.define import HouseLogger, chunked, pause_after
 from holdfast.errors import CodecError, NotEncodable, StepFailed, StepTimeout
-from holdfast.model import Instant, as_final, spoken
+from holdfast.model import Instant, Retry, as_final, spoken
 
 from .attempt import Attempt
 
@@ -29,13 +29,21 @@ def timed_out(attempt: Attempt, cause: BaseException | None = None) -> StepTimeo
 def weighed(attempt: Attempt, error: BaseException, now: Instant, dice: float) -> tuple[BaseException, int | None]:
     """The error to record, and the pause until the next attempt; None if this was the last one."""
     try:
-        policy, spent = attempt.command.step.retry, now - attempt.first_at
-        error, pause = pause_after(error, policy, attempt.attempt, spent, dice)
+        spent = now - attempt.first_at
+        error, pause = pause_after(error, _policy_of(attempt), attempt.attempt, spent, dice)
         return _ordinary(error) if pause is None else error, pause
     except KeyboardInterrupt:
         raise
     except BaseException as problem:
         return _untold(attempt, problem), None
+
+
+def _policy_of(attempt: Attempt) -> Retry:
+    """The step's own. A chunk of a map has tried its items as their step says; if it is not for an item that it failed,
+    but for its middleware, say, it is itself tried again as that step says."""
+    step = attempt.command.step
+    chunk = None if attempt.is_spent else chunked(step)
+    return step.retry if chunk is None else chunk[0].retry
 
 
 def unread(attempt: Attempt, error: BaseException) -> BaseException:
