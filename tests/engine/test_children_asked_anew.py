@@ -44,3 +44,19 @@ def test_a_child_with_an_id_or_key_stays_the_same_run_and_gets_no_message_twice(
     former, out = asked_anew(begin, **options)
     [child] = out.children
     assert (child.id, out.signals, out.cancels) == (former.id, (), (former.id,))
+
+
+def test_what_a_try_asks_for_anew_is_not_recorded_at_an_earlier_time_than_the_failure(begin):
+    @workflow(retry=Retry(attempts=3, initial="1s", jitter=0))
+    async def body() -> None:
+        helper.start()
+        await refuse("visa")
+
+    drive = begin(body)
+    drive.fail("refuse", Declined("visa", cents=1))
+    failed_at = drive.entries[-1].at
+    drive.run_again()
+    drive.execution.ask_anew(drive.execution.time)
+    drive.take()
+    assert drive.entries[-1].kind == "reopened"
+    assert drive.entries[-1].at >= failed_at

@@ -87,6 +87,21 @@ def test_a_message_counts_as_in_time_up_to_the_moment_the_timeout_is_due(begin, 
     assert drive.result == expected
 
 
+def test_what_arrived_before_a_message_is_not_recorded_at_an_earlier_time_behind_it(begin):
+    @workflow
+    async def body() -> list[Any]:
+        return list(await asyncio.gather(wait_for_signal("go"), double(1), asyncio.sleep(60)))
+
+    drive = begin(body)
+    early, completed = drive.message("signal", "go", 5), drive.completed("double")
+    fired = drive.fired()
+    drive.tick()
+    drive.take(early, completed, fired)
+    assert [entry.kind for entry in drive.entries[-4:]] == ["signal", "step_completed", "timer_fired", "ended"]
+    assert [entry.at for entry in drive.entries[-4:]] == [drive.at] * 4
+    drive.check()
+
+
 def test_a_message_from_a_clock_that_is_ahead_fires_no_timer_before_its_time(begin):
     @workflow
     async def body() -> str:

@@ -249,6 +249,9 @@ class Deliveries(Requests):
     def _take_in(self, entry: Any) -> None:
         if entry.at > self.time:
             self.time = entry.at
+        elif entry.at < self.time and not self.is_replaying:
+            # It arrived before messages that were handed out first, and that got the time of this turn.
+            entry = msgspec.structs.replace(entry, at=self.time)
         self.run.journal_length += 1
         if not self.is_replaying:
             self._entries.append(entry)

@@ -124,7 +124,7 @@ class Execution(Deliveries):
         if self._life is not None:
             if self._life.is_reopened:
                 self._life.is_reopened = False
-                entries.append(Reopened(self.time, True))
+                entries.append(Reopened(max(stamp, self.time), True))
             entries += self._life.marks
             self._life.marks = []
         begun: list[Command] = []
