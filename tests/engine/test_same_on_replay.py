@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePosixPath
+from threading import Lock
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -153,3 +154,45 @@ def test_arguments_that_the_body_changed_are_unchanged_on_replay(begin):
         note(list(order))
 
     assert begin(body, [1]).finish().check().notes == [[1], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    "given", [(), (1,), (1, [0])], ids=["no argument", "the one before it", "an argument in its place"]
+)
+def test_a_default_that_the_body_changed_is_unchanged_on_replay_and_in_the_next_run(begin, given):
+    @step
+    def nothing() -> None: ...
+
+    @workflow
+    def body(number: int = 1, seen: list[int] = [0], *rest: int, by_name: dict[int, int] = {}) -> None:  # noqa: B006  # what this is about
+        note((list(seen), dict(by_name)))
+        seen.append(number)
+        by_name[number] = 2
+        nothing()
+        note((list(seen), dict(by_name)))
+
+    expected = [([0], {}), ([0, 1], {1: 2})]
+    assert [begin(body, *given).finish().check().notes for _ in range(2)] == [expected, expected]
+
+
+def test_a_default_of_a_parameter_without_a_name_to_give_is_unchanged_on_replay(begin):
+    @step
+    def nothing() -> None: ...
+
+    @workflow
+    def body(number: int = 1, seen: list[int] = [], /) -> None:  # noqa: B006  # what this is about
+        seen.append(number)
+        nothing()
+        note(list(seen))
+
+    assert begin(body).finish().check().notes == [[1]]
+
+
+def test_a_default_that_is_compared_by_identity_or_has_no_copy_stays_itself(begin):
+    marker, locked = object(), {"lock": Lock()}
+
+    @workflow
+    def body(mark: object = marker, held: dict[str, Any] = locked) -> None:
+        note((mark is marker, held is locked))
+
+    assert begin(body).finish().check().notes == [(True, True)]

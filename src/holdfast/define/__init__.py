@@ -8,6 +8,7 @@ from .children import ChildRun
 from .chunk_runs import CHUNK_RUNS, ChunkRuns, Unseen, asked_of
 from .chunks import Pace, async_chunk, blocking_chunk, caught, chunked
 from .covered import covered, wrong_workflow
+from .defaults import filled
 from .failures import pause_after
 from .logs import HouseLogger, logger
 from .machines import Context, Done, Machine, Next, State, said_by, state_of
@@ -75,6 +76,7 @@ __all__ = [
     "current_scope",
     "current_step",
     "emit",
+    "filled",
     "hook",
     "inline_step",
     "is_body",

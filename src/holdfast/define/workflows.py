@@ -32,6 +32,7 @@ from holdfast.model import (
 
 from .children import ChildRun
 from .coroutines import CoroutineFunction
+from .defaults import changeable
 from .methods import refuse_method
 from .scope import Body, StepInfo, body_for, current_scope, is_body
 from .steps import checked_name, name_of
@@ -160,6 +161,7 @@ class Workflow(Generic[P, R]):
         self.start_options = start_options or StartOptions()
         self.shapes: Any = None
         """The worker may keep the codecs of the arguments and the result here."""
+        self.changeable = changeable(fn)
         functools.update_wrapper(cast(Any, self), fn, updated=())
 
     def options(

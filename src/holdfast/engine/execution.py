@@ -22,7 +22,7 @@ import msgspec
 from greenlet import greenlet
 
 from holdfast.codec import Codec
-from holdfast.define import RunInfo, Workflow, current_scope
+from holdfast.define import RunInfo, Workflow, current_scope, filled
 from holdfast.errors import CodecError, NotDecodable, Suspended
 from holdfast.model import (
     ASKS,
@@ -344,6 +344,8 @@ class Execution(Deliveries):
         except CodecError as error:
             return self.fail_with(error)
         fn = self.workflow.fn
+        if self.workflow.changeable is not None:
+            args, kwargs = filled(self.workflow.changeable, args, kwargs)
         # The body gets a context of its own: no contextvar of the worker's is seen in it, and none of its own outside.
         self.context.run(current_scope.set, self)
         body = fn(*args, **kwargs) if self.workflow.is_async else as_coroutine(fn, args, kwargs)
