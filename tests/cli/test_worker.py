@@ -116,6 +116,19 @@ def test_a_database_that_can_t_be_opened_is_an_error_in_one_line(stage: Stage):
     assert line.startswith("holdfast: ")
 
 
+@pytest.mark.parametrize("error", ["ConnectionRefusedError(111, 'Connection refused')", "ConnectionError('refused')"])
+def test_a_resource_that_can_t_be_opened_is_named_since_it_may_be_taken_for_the_database(stage: Stage, error: str):
+    (stage.folder / "shop.py").write_text(
+        "import holdfast\n"
+        f"@holdfast.resource\ndef mail():\n    raise {error}\n    yield\n"
+        "@holdfast.workflow\nasync def order() -> None: ...\n"
+    )
+    worker = stage.worker("shop", cwd=stage.folder)
+    assert worker.wait() == 1
+    [line] = worker.output.splitlines()
+    assert line.endswith("refused; while the worker opened its resource 'mail', a generator that yields once")
+
+
 def test_the_settings_of_a_project_name_the_workflows_and_the_database(stage: Stage):
     (stage.folder / "shop").mkdir()
     (stage.folder / "deep").mkdir()

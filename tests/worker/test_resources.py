@@ -36,6 +36,8 @@ class Log(list[str]):
                 yield f"the {name}"
             finally:
                 self.append(f"close {name}")
+            if fails == "close":
+                raise ConnectionError(f"{name} does not close")
 
         fn = slow if is_async else quick
         fn.__name__ = name
@@ -274,3 +276,34 @@ async def test_a_resource_that_calls_another_one_is_refused(database_url):
     with pytest.raises(NotInRun, match=r"'pool' was used outside a run.*no other resource can"):
         async with stage(database_url, nothing, resources=[pool, orders]):
             pass
+
+
+@pytest.mark.parametrize("is_async", [True, False], ids=["async def", "def"])
+@pytest.mark.parametrize(("fails", "deed"), [("open", "opened"), ("close", "closed")])
+async def test_the_error_of_a_resource_names_it(database_url, is_async, fails, deed):
+    async with stage(database_url) as on:
+        with pytest.raises(ConnectionError) as caught:
+            async with on.worker(nothing, resources=[Log().one("mail", is_async=is_async, fails=fails)]):
+                pass
+    assert caught.value.__notes__ == [f"while the worker {deed} its resource 'mail', a generator that yields once"]
+
+
+async def test_a_resource_that_yields_twice_is_named(database_url):
+    @holdfast.resource
+    def mail():
+        yield "the mail"
+        yield "more mail"
+
+    async with stage(database_url) as on:
+        with pytest.raises(RuntimeError) as caught:
+            async with on.worker(nothing, resources=[mail]):
+                pass
+    assert caught.value.__notes__ == ["while the worker closed its resource 'mail', a generator that yields once"]
+
+
+async def test_the_error_that_ends_a_worker_beside_other_code_is_logged_with_its_notes(database_url, caplog):
+    async with stage(database_url) as on:
+        with pytest.raises(ConnectionError):
+            async with on.worker(nothing, resources=[Log().one("mail", is_async=True, fails="close")]):
+                pass
+    assert "mail does not close\nwhile the worker closed its resource 'mail'" in caplog.text

@@ -53,18 +53,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if wants_traceback:
             raise
-        told = f"{type(error).__name__}: {printable_lines(str(error))}"
+        told = printable_lines(f"{type(error).__name__}: {error}{_notes_of(error)}")
         print(f"holdfast: this was not expected: {told}; --traceback shows where", file=sys.stderr)
         return code_of(error)
 
 
 def _message_of(error: Exception) -> str:
-    if not isinstance(error, OSError) or error.strerror is None:
+    if not isinstance(error, OSError):
         return str(error)
+    if error.strerror is None:
+        return str(error) + _notes_of(error)
     if isinstance(error, FileNotFoundError) and error.filename is None:
         # Raised by os.getcwd().
         return "the working directory is not there any more; change to one that is"
-    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    said = error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return said + _notes_of(error)
+
+
+def _notes_of(error: Exception) -> str:
+    """The notes on an error that is not Holdfast's own: they say whose it is, such as a resource's."""
+    return "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
 
 
 def _ready_streams() -> None:

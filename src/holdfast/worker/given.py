@@ -7,8 +7,9 @@ names the one whose argument is refused: "Worker", "Environment".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from holdfast.define import CHUNK_RUNS, Resource, Step, StepInfo, Workflow, named_in, wrong_workflow
 from holdfast.errors import DefinitionError, DuplicateWorkflow
@@ -138,17 +139,31 @@ async def open_resources(
     stack: contextlib.AsyncExitStack, resources: Sequence[Resource[Any]] | Mapping[Resource[Any], Any]
 ) -> dict[object, Any]:
     """Open resources in order, each once; `stack` closes them, last first. A mapping holds stand-ins, which are not
-    opened."""
+    opened. What a resource raises gets a note that names it."""
     if isinstance(resources, Mapping):
         return dict(resources.items())
     opened: dict[object, Any] = {}
     for one in dict.fromkeys(resources):
-        if one.is_async:
-            entered = contextlib.asynccontextmanager(cast("Callable[[], AsyncIterator[Any]]", one.fn))
-            opened[one] = await stack.enter_async_context(entered())
-        else:
-            opened[one] = stack.enter_context(contextlib.contextmanager(cast("Callable[[], Iterator[Any]]", one.fn))())
+        make: Callable[..., Any] = contextlib.asynccontextmanager if one.is_async else contextlib.contextmanager
+        manager = make(one.fn)()
+        with _noting(one, "opened"):
+            opened[one] = await manager.__aenter__() if one.is_async else manager.__enter__()
+        stack.push_async_exit(partial(_close, one, manager))
     return opened
+
+
+async def _close(one: Resource[Any], manager: Any, *raised: Any) -> Any:
+    with _noting(one, "closed"):
+        return await manager.__aexit__(*raised) if one.is_async else manager.__exit__(*raised)
+
+
+@contextlib.contextmanager
+def _noting(one: Resource[Any], deed: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"while the worker {deed} its resource {one.name!r}, a generator that yields once")
+        raise
 
 
 def observers_given(url: object, settings: Settings, given: Sequence[Observer] | None) -> Observers | None:

@@ -376,7 +376,8 @@ class Worker:
 def _say(task: asyncio.Task[None]) -> None:
     """Log the error that ended a worker: the code beside it may wait for a run, and not learn of it for long."""
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("the worker has stopped and works on no run any more: %s: %s", type(error).__name__, error)
+        said = "\n".join([str(error), *getattr(error, "__notes__", ())])
+        _log.error("the worker has stopped and works on no run any more: %s: %s", type(error).__name__, said)
 
 
 def _store_of(url: object, settings: Settings, codec: Codec | None) -> tuple[Store, Codec]:
