@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -58,7 +59,8 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
         if getattr(annotation, "__pydantic_root_model__", False):
             return None
         if isinstance(annotation, type) and callable(model_schema):
-            found: dict[str, Any] = _as_stored(_without_tuples(model_schema(by_alias=False, mode="validation")))
+            given = model_schema(by_alias=False, mode="validation", **_quietly())
+            found: dict[str, Any] = _as_stored(_without_tuples(given))
             found[_MODEL] = True
         else:
             found = _as_stored(_described(annotation))
@@ -68,6 +70,16 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
         # may a class that makes its schema itself.
         return None
     return found if found and size <= _LARGEST else None
+
+
+def _quietly() -> dict[str, Any]:
+    """The option that has pydantic not warn of a default that is no JSON, such as bytes: nobody here reads defaults."""
+    pydantic = sys.modules.get("pydantic.json_schema")
+    if pydantic is None:
+        return {}
+    base = pydantic.GenerateJsonSchema
+    ignored = {*base.ignored_warning_kinds, "non-serializable-default"}
+    return {"schema_generator": type("Quiet", (base,), {"ignored_warning_kinds": ignored})}
 
 
 def _described(annotation: Any) -> dict[str, Any]:

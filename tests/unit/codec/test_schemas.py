@@ -338,6 +338,18 @@ def test_a_type_whose_library_can_make_no_schema_is_let_through(annotation, valu
     assert is_read(annotation, codec.value(annotation).encode(value))
 
 
+class WithBytes(pydantic.BaseModel):
+    """Pydantic warns of its default when it makes a schema, and a warning may be an error, as in these tests."""
+
+    cents: int
+    key: bytes = b"\xff"
+
+
+def test_a_default_that_is_no_json_neither_warns_nor_keeps_a_model_from_having_a_schema():
+    schema = msgspec.json.decode(codec.schema(WithBytes))
+    assert misfit(schema, {"cents": "much"}) == '$.cents: expected integer, not "much"'
+
+
 def test_a_text_of_the_wrong_format_is_reported_with_its_place():
     schema = msgspec.json.decode(codec.schema(list[UUID]))
     assert misfit(schema, ["1234"]) == '$[0]: expected uuid, not "1234"'
