@@ -121,6 +121,31 @@ async def test_a_message_that_comes_while_a_long_wait_is_being_written_is_taken_
     await store.close()
 
 
+async def test_a_body_goes_on_without_replay_after_a_message_that_comes_while_a_long_wait_is_being_written(
+    database_url,
+):
+    """A run that gets one message after another may meet this each time, and its journal grows with each."""
+    began: list[int] = []
+
+    @workflow
+    async def patient() -> str:
+        began.append(1)
+        return str(await wait_for_signal("go"))
+
+    store = Slow(database_url)
+    store.turns.set()
+    await store.open()
+    async with stage(database_url) as on, Worker(store, workflows=[patient], clock=JumpingClock(), lease="1000d"):
+        run = await on.client.start(patient)
+        await until(lambda: store.waiting == ["rows"])
+        await run.signal("go", "on")
+        await until(lambda: store.delivered)
+        store.rows.set()
+        assert await run.result(PATIENCE) == "on"
+    assert began == [1]
+    await store.close()
+
+
 class Stuck(Slow):
     """A store to which turns are long on their way: until they are there, the inbox holds what they take."""
 

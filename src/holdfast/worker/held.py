@@ -51,6 +51,11 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     is_recorded: bool = False
     """The journal has it already, but the body has yet to get it."""
 
+    @property
+    def is_in_inbox(self) -> bool:
+        """Whether it is a message that no turn has taken yet."""
+        return self.message_id is not None and not self.is_recorded
+
 
 class Held:
     """One run between its claim and its end, park or loss.

@@ -138,10 +138,13 @@ class Resting(ABC):
         """The store has the run back."""
         self._let_go(held)
         held.is_parked = True
-        if held.execution is None or held.arrivals or held.journal is not None:
-            # A message that arrived meanwhile is still fresh in the inbox, and will be found. A result that did belongs
-            # to a step that nobody waits for any more, or that is asked for anew when the run is tried again.
-            held.arrivals = ()
+        # A message that arrived meanwhile is still fresh in the inbox: it wakes the run at once, and comes with the
+        # claim. To rebuild the body for each would cost a busy run its whole journal every time.
+        is_whole = all(one.is_in_inbox for one in held.arrivals)
+        held.arrivals = ()
+        if held.execution is None or held.journal is not None or not is_whole:
+            # A result that arrived meanwhile belongs to a step that nobody waits for any more, or that is asked for
+            # anew when the run is tried again.
             self.discard(held)
         else:
             held.execution.rest()
