@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from typing import Any
 
 import asyncpg
@@ -54,6 +55,34 @@ async def test_items_of_a_transaction_that_was_rolled_back_are_sent_and_reset_by
             ("first", "noted", 2, True),
             ("second", "noted", 2, False),
         ]
+
+
+async def test_a_transactional_step_on_sqlite_does_not_wait_for_what_other_steps_send_meanwhile(file):
+    """Their items wait for the write lock, and its transaction has that."""
+    has_begun, has_sent = threading.Event(), threading.Event()
+
+    @step(retry=ONCE)
+    async def talking() -> None:
+        await until(has_begun.is_set)
+        emit("log", "of the other")
+        has_sent.set()
+
+    @step(transaction=True, retry=ONCE)
+    def writing(db: sqlite3.Connection) -> None:
+        has_begun.set()
+        assert has_sent.wait(PATIENCE)
+        emit("log", "of the transaction")
+
+    @workflow
+    async def order() -> None:
+        other = talking.start()
+        writing()
+        await other
+
+    async with stage(file, order) as s:
+        run = await s.client.start(order)
+        await run.result(PATIENCE)
+        assert sorted(value for value, *_ in await items(run, "log")) == ["of the other", "of the transaction"]
 
 
 async def test_items_sent_with_a_commit_whose_answer_was_lost_are_not_sent_again(file, monkeypatch):

@@ -242,7 +242,9 @@ class Attempts:
             finally:
                 if attempt.has_sent and not attempt.is_settled:
                     self._stop_clock(attempt)
-                    await self.outbox.flush()
+                    if attempt.kept is None:
+                        # Otherwise all of it goes with the transaction, which holds the lock that others' items need.
+                        await self.outbox.flush()
             if attempt.loan is not None:
                 self._stop_clock(attempt)
                 await self.inside.ready(attempt)
