@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.codec.advice import in_place_of
 from holdfast.codec.bare import Bare, is_secret
 from holdfast.codec.containers import Dict, Items, Row
 from holdfast.codec.fields import MISSING, Field, accepts, describe, is_attrs
@@ -296,12 +297,10 @@ class Builder:
 
     def _unknown(self, annotation: Any) -> Shape:
         name = _text(annotation)
-        advice = (
+        advice = in_place_of(typing.get_origin(annotation) or annotation) or (
             "keep what describes it, such as an id, text or numbers, or make it a dataclass, a pydantic model, an "
             "attrs class, a msgspec Struct or a TypedDict"
         )
-        if annotation is complex:
-            advice = "keep its parts as a tuple of floats"
         return Opaque(name, f"values annotated {name} can't be stored: {advice}")
 
 

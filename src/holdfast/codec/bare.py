@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum, Flag
 from typing import Any
 
+from holdfast.codec.advice import in_place_of
 from holdfast.codec.loaded import MAINS, find_class, main_name
 from holdfast.codec.printable import shown
 from holdfast.codec.shapes import (
@@ -288,14 +289,15 @@ def _refusal(value: Any) -> Misfit:
     name = type_name(cls)
     if is_secret(cls):
         return Secret(f"{name} is a secret: annotate it and give the codec a chain that encrypts")
-    if cls is complex:
-        return Unstorable("complex can't be stored: keep its parts as a tuple of floats")
     if isinstance(value, Awaitable):
         return Unstorable(f"{name} can't be stored: {AWAIT}")
     for base in (dict, list, tuple, set, frozenset, str, int, float, bytes):
         if isinstance(value, base):
             advice = "annotate it, or convert" if _may_be_annotated(cls) else "convert"
             return Unstorable(f"{name} would come back as {base.__name__}: {advice} it to {base.__name__}")
+    better = None if _may_be_annotated(cls) else in_place_of(cls)
+    if better is not None:
+        return Unstorable(f"{name} can't be stored: {better}")
     if cls.__module__ == "builtins" or cls.__module__ in sys.builtin_module_names:
         return Unstorable(
             f"{name} can't be stored: keep what describes it, such as an id or text, and make it anew where it is used"

@@ -1,9 +1,11 @@
 """Values without an annotation keep their types."""
 
+import array
 import asyncio
 import collections
 import enum
 import inspect
+import io
 import os
 import re
 import subprocess
@@ -176,6 +178,14 @@ def test_a_value_that_can_t_be_stored_is_refused_with_its_path(value, told):
     [
         (samples.Plain(), "make it a dataclass"),
         (re.compile("a+"), "keep what describes it"),
+        (map(str, [1]), "map can't be stored: convert it to a list"),
+        ((one for one in [1]), "generator can't be stored: convert it to a list"),
+        ({1: 2}.keys(), "dict_keys can't be stored: convert it to a list"),
+        (types.MappingProxyType({}), "mappingproxy can't be stored: convert it to a dict"),
+        (ValueError("no"), "ValueError can't be stored: keep its text"),
+        (array.array("d", [1.5]), r"array.array can't be stored: convert it by its tolist\(\)"),
+        (memoryview(b"x"), "memoryview can't be stored: convert it to bytes"),
+        (io.StringIO(), "keep what describes it"),
         (collections.defaultdict(int), "would come back as dict: convert it to dict"),
         (collections.OrderedDict(), "would come back as dict: annotate it, or convert it to dict"),
     ],

@@ -325,6 +325,8 @@ def test_typed_values_are_written_as_one_would_write_them_by_hand():
         (str, type("Text", (str,), {})("x"), "would come back as str"),
         (complex, 1j, "tuple of floats"),
         (samples.Plain, samples.Plain(), "make it a dataclass"),
+        (range, range(3), "values annotated range can't be stored: convert it to a list"),
+        (Exception, ValueError("no"), "values annotated Exception can't be stored: keep its text"),
         (re.Pattern, re.compile("x"), "values annotated Pattern can't be stored: keep what describes it"),
         (Order, Order.model_construct(id="x"), "value.id: expected int, got str"),
         (float, Decimal(1), "expected float, got decimal.Decimal"),
