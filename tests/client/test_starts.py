@@ -103,6 +103,12 @@ async def test_wrong_options_are_refused_and_nothing_is_written(client):
     assert await count(client) == 0
 
 
+@pytest.mark.parametrize("option", ["delay", "deadline"])
+def test_the_error_of_a_start_s_time_that_is_text_says_that_it_may_be_a_datetime(option):
+    with pytest.raises(BadDuration, match=rf"{option}: '2030-01-01' .*or a timedelta, or an aware datetime$"):
+        total.options(**{option: "2030-01-01"})
+
+
 async def test_starting_something_that_is_no_workflow_is_refused(client):
     def plain() -> None: ...
 

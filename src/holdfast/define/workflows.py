@@ -85,7 +85,7 @@ class StartOptions:
             if isinstance(when, datetime):
                 instant_of(when, what=what)
             elif when is not None:
-                microseconds(when, what=what)
+                microseconds(when, what=what, also=", or an aware datetime")
         if not (self.retention is None or isinstance(self.retention, NotGiven)):
             microseconds(self.retention, what="retention")
 

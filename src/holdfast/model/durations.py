@@ -18,12 +18,13 @@ Instant: TypeAlias = int
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def microseconds(duration: Duration, *, what: str = "duration") -> int:
-    """The duration in microseconds. Raises BadDuration for nonsense, negative or endless values."""
+def microseconds(duration: Duration, *, what: str = "duration", also: str = "") -> int:
+    """The duration in microseconds. Raises BadDuration for nonsense, negative or endless values; `also` ends its
+    message with what else may be given."""
     try:
         return read_duration(duration)
     except ValueError as refused:
-        raise BadDuration(f"{what}: {duration!r} {refused}; {EXPECTED}") from None
+        raise BadDuration(f"{what}: {duration!r} {refused}; {EXPECTED}{also}") from None
 
 
 def instant_of(moment: datetime, *, what: str = "time") -> Instant:
