@@ -215,7 +215,10 @@ _COLLECTIONS: dict[str, type] = {"~tuple": tuple, "~set": set, "~frozenset": fro
 
 _ANNOTATED = {deque, OrderedDict, Counter}
 _MARKS = (
-    *("__dataclass_fields__", "__attrs_attrs__", "__struct_fields__", "model_fields", "_fields"),
+    "__dataclass_fields__",
+    "__attrs_attrs__",
+    "__struct_fields__",
+    "model_fields",
     "__get_pydantic_core_schema__",
 )
 
@@ -315,4 +318,5 @@ def _refusal(value: Any) -> Misfit:
 
 def _may_be_annotated(cls: type) -> bool:
     """Whether instances could be stored with an annotation, as far as the class tells."""
-    return cls in _ANNOTATED or any(hasattr(cls, mark) for mark in _MARKS)
+    is_named = issubclass(cls, tuple) and hasattr(cls, "_fields")
+    return is_named or cls in _ANNOTATED or any(hasattr(cls, mark) for mark in _MARKS)
