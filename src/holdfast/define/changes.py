@@ -19,8 +19,9 @@ def patched(change_id: str) -> bool:
             await bill(order)
 
     False for a run that had already passed this point with the old code, True for all others, and recorded: the
-    answer is the same for this id as long as the run lives. Only in a body: NotInRun outside any run, NotInBody in a
-    step.
+    answer is the same for this id as long as the run lives. A run has passed it if its journal holds anything behind
+    it. One that the old code has only brought to its next wait goes the new way; signals, events and items that it sent
+    before that wait are sent again, so ask behind them. Only in a body: NotInRun outside any run, NotInBody in a step.
     """
     return body_for("holdfast.patched()").patched(checked_name(change_id))
 
