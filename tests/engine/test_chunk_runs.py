@@ -14,6 +14,7 @@ from holdfast import Failure, RunCancelled, workflow
 from holdfast.codec import Codec
 from holdfast.define import CHUNK_RUNS
 from holdfast.engine import Execution
+from holdfast.errors import NotDecodable
 from holdfast.model import ChildAsked, ChildEnd
 from tests.engine.conftest import Begin
 from tests.engine.drive import CODEC, Drive
@@ -143,6 +144,15 @@ class TestTheRunThatMaps:
         assert call.encode() == CODEC.arguments(ship.fn).pack((Parcel("ä", noon),), {})
         drive.child_ends("holdfast.map", ([call[1:-1]], {}))
         assert drive.check().result == [Parcel("ä", noon)]
+
+    def test_a_result_that_can_not_be_read_blocks_the_run_that_maps(self, begin):
+        @workflow
+        async def body() -> list[int]:
+            return await holdfast.map(double, range(2))
+
+        drive = begin(body)
+        with pytest.raises(NotDecodable):
+            drive.child_ends("holdfast.map", (["0", '"two"'], {}))
 
     def test_an_item_that_does_not_fit_the_workflow_is_refused_before_anything_begins(self, begin):
         @workflow

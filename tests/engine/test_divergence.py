@@ -11,6 +11,7 @@ import pytest
 from holdfast import current_run, sleep, workflow
 from holdfast.define import Workflow
 from holdfast.errors import JournalDiverged, NotDecodable
+from holdfast.model import StepCompleted
 from tests.engine.drive import Drive
 from tests.engine.samples import Declined, double, echo, refuse, triple
 
@@ -167,6 +168,23 @@ async def swallows_in_a_task() -> int:
 
 def test_divergence_in_another_task_can_not_be_caught(begin):
     assert "'echo'" in report(begin(charge_and_ship), swallows_in_a_task)
+
+
+def test_a_body_with_a_result_that_can_not_be_read_gets_nothing_of_what_came_behind_it(begin):
+    seen: list[object] = []
+
+    @workflow
+    async def body() -> None:
+        async def ship() -> None:
+            seen.append(await echo("x"))
+
+        await asyncio.gather(double(1), ship())
+
+    drive = begin(body)
+    unreadable = StepCompleted(drive.tick(), "double", 1, b'"two"')
+    with pytest.raises(NotDecodable):
+        drive.take(unreadable, drive.completed("echo"))
+    assert seen == []
 
 
 @workflow

@@ -229,6 +229,22 @@ def test_looking_for_one_of_many_messages_costs_no_more_than_for_one_of_few():
     assert costs[1] < 1.2 * costs[0]
 
 
+def test_a_wait_costs_no_more_for_the_messages_of_its_name_that_were_taken_before():
+    def take_all(size: int) -> None:
+        mailbox = Mailbox(Matcher(CODEC))
+        # One that stays: without it the index would be made anew each time.
+        waits = {1: wait(1, "a", {"order": 0})}
+        for number in range(2, size + 2):
+            mailbox.add(message(number, "a", {"order": 1}))
+            assert mailbox.take(waits) is None
+            waits[number] = wait(number, "a", {"order": 1})
+            assert mailbox.take(waits) is not None
+            mailbox.forget(waits.pop(number))
+
+    costs = [cost_of(lambda size=size: take_all(size)) / size for size in (50, 500)]
+    assert costs[1] < 1.2 * costs[0]
+
+
 @pytest.mark.parametrize("match", [None, {"order": 1}], ids=["by name", "by match"])
 def test_a_signal_to_a_body_with_many_waits_costs_no_more_than_to_one_with_few(begin, match):
     @workflow

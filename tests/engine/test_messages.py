@@ -237,6 +237,21 @@ def test_an_event_that_was_found_for_a_younger_wait_goes_to_the_oldest_and_the_y
     assert drive.check().result == [3, 4]
 
 
+def test_a_rebuilt_body_registers_its_wait_no_second_time_and_closes_it_when_it_is_over(begin):
+    @workflow
+    async def body() -> None:
+        await wait_for_event("paid", timeout="1m", default=None)
+        await double(1)
+
+    drive = begin(body)
+    assert [wait.number for wait in drive.out[0].waits] == [1]
+    drive.execution = drive.replay()
+    drive.signal("other")
+    assert len(drive.out) == 1
+    drive.fire()
+    assert drive.out[-1].closed == (1,)
+
+
 def test_an_event_found_for_a_wait_that_is_over_goes_to_the_next_wait(begin):
     @workflow
     async def body() -> Any:

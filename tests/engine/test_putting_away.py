@@ -17,6 +17,11 @@ from tests.engine.alerts import ALERTS, put_away
 from tests.engine.samples import clean_up, double, echo, triple
 
 
+@workflow
+async def clean() -> None:
+    await clean_up()
+
+
 def test_except_exception_does_not_see_the_suspension(begin):
     @workflow
     async def body() -> None:
@@ -143,6 +148,22 @@ def test_the_run_goes_on_where_it_was_after_its_body_was_put_away(begin):
     drive.execution = drive.replay()
     drive.complete("double")
     assert drive.result == 2
+
+
+def test_what_a_body_calls_soon_while_it_is_put_away_runs_in_no_other_run(begin):
+    @workflow
+    async def body() -> None:
+        try:
+            await double(1)
+        finally:
+            asyncio.get_running_loop().call_soon(ALERTS.append, "called")
+
+    runners = Runners()
+    begin(body, runners=runners).execution.put_away()
+    other = begin(clean, runners=runners)
+    other.complete("clean_up")
+    assert other.ended is not None
+    assert ALERTS == []
 
 
 def test_an_endless_loop_that_swallows_every_exception_is_given_up_and_reported(begin, caplog):

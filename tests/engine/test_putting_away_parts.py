@@ -140,6 +140,23 @@ def test_a_task_group_is_put_away_with_its_children(begin):
     assert sorted(ALERTS) == ["closed 1", "closed 2"]
 
 
+def test_every_task_of_a_crowd_is_put_away_and_none_is_left_to_the_collector(begin):
+    @workflow
+    async def body() -> None:
+        async def one(n: int) -> None:
+            try:
+                await double(n)
+            except BaseException as error:
+                ALERTS.append(type(error).__name__)
+                raise
+
+        tasks = [asyncio.create_task(one(n)) for n in range(50)]
+        await asyncio.wait(tasks)
+
+    put_away(begin(body))
+    assert ALERTS == ["Suspended"] * 50
+
+
 def test_a_timeout_block_does_not_turn_the_suspension_into_a_timeout(begin):
     @workflow
     async def body() -> None:

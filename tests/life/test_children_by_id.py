@@ -1,4 +1,4 @@
-"""Children that were given an id, when the run that asked for them is retried by hand."""
+"""Children that were given an id, when the run that asked for them is retried by hand, or forked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import asyncio
 import holdfast
 from holdfast import RunFilter, RunStatus, workflow
 from holdfast.testing import Environment
+from tests.life.doors import prepare
 
 mended: list[bool] = []
 
@@ -40,6 +41,24 @@ async def test_a_retry_joins_the_run_again_that_the_old_one_had_joined_by_its_id
         await env.until_waiting(again)
         await payment.signal("paid")
         assert await again.result() == "paid 100"
+        assert await env.client.count(RunFilter(workflow=paying)) == 1
+
+
+@workflow
+async def awaiting_behind_two_steps() -> str:
+    payment = paying.options(id="payment").start(100)
+    await prepare(await prepare(1))
+    return await payment
+
+
+async def test_a_fork_waits_for_the_same_child_with_an_id_that_was_open_at_its_cut():
+    async with Environment(workflows=[awaiting_behind_two_steps, paying]) as env:
+        run = await env.client.start(awaiting_behind_two_steps)
+        await env.until_waiting(run)
+        fork = await env.client.fork(run.id, at="prepare:1")
+        await env.until_waiting(fork)
+        await env.client.signal("payment", "paid")
+        assert [await run.result(), await fork.result()] == ["paid 100", "paid 100"]
         assert await env.client.count(RunFilter(workflow=paying)) == 1
 
 

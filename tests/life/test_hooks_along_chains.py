@@ -117,7 +117,8 @@ async def test_a_second_hook_of_the_same_name_has_a_token_of_its_own_once_the_fi
     assert len(set(tokens)) == 3
 
 
-async def test_a_hook_that_one_run_of_a_chain_does_not_make_is_there_for_the_next_run():
+@pytest.mark.parametrize("expires", ["30d", None])
+async def test_a_hook_that_one_run_of_a_chain_does_not_make_is_there_for_the_next_run(expires):
     @workflow
     async def asking(n: int) -> Any:
         if n == 1:
@@ -125,7 +126,7 @@ async def test_a_hook_that_one_run_of_a_chain_does_not_make_is_there_for_the_nex
             tell(1, other)
             await holdfast.sleep("1h")
             asking.continue_as_new(2)
-        hook: Any = holdfast.hook(name="answer")
+        hook: Any = holdfast.hook(name="answer", expires=expires)
         tell(n, hook)
         return await hook.wait() if n == 2 else asking.continue_as_new(1)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast import sleep, step, workflow
+from holdfast import Retry, current_step, sleep, step, workflow
 from holdfast.worker import memory, resting
 from tests.worker.samples import nothing
 from tests.worker.stage import PATIENCE, Stage, stage, until
@@ -200,6 +200,28 @@ async def test_a_long_wait_leaves_its_worker_and_a_short_one_stays(database_url)
             return (await on.record(long)).owner is None
 
         await until(is_parked)
+
+
+async def test_a_run_whose_step_is_tried_again_much_later_leaves_its_worker(database_url):
+    @step(retry=Retry(attempts=2, initial="1h", jitter=0))
+    async def fails_first() -> None:
+        if current_step().attempt == 1:
+            raise OSError("not yet")
+
+    @workflow
+    async def trying() -> None:
+        await fails_first()
+
+    async with stage(database_url, trying) as on:
+        run = await on.client.start(trying)
+        await on.until_waiting(run)
+
+        async def is_parked() -> bool:
+            return (await on.record(run)).owner is None
+
+        await until(is_parked)
+        on.skip("1h")
+        await run.result(PATIENCE)
 
 
 async def test_memory_is_looked_at_also_while_no_more_bodies_are_kept_than_before(database_url, monkeypatch):
