@@ -14,6 +14,7 @@ from holdfast import (
     current_run,
     rng,
     rollback,
+    wait_for_event,
     workflow,
 )
 from holdfast.model import history_of
@@ -250,6 +251,22 @@ def test_a_retried_body_goes_on_from_the_failure_that_ended_it_and_not_from_a_ca
     drive.fail("refuse:1", Declined("master", cents=1))
     drive.run_again()
     assert drive.open == ["refuse:1"]
+
+
+def test_waits_that_were_open_at_the_failure_are_closed_and_those_just_asked_for_are_not_registered(begin):
+    @workflow(retry=THRICE)
+    async def body() -> None:
+        waiting = [asyncio.create_task(wait_for_event("paid"))]
+        await double(1)
+        waiting.append(asyncio.create_task(wait_for_event("shipped")))
+        await asyncio.sleep(0)
+        raise ValueError("no")
+
+    drive = begin(body)
+    assert [wait.name for wait in drive.out[0].waits] == ["paid"]
+    drive.complete("double")
+    assert drive.retrying is not None
+    assert (drive.out[-1].closed, drive.out[-1].waits) == ((1,), ())
 
 
 def test_random_numbers_before_the_retry_are_the_same(begin):

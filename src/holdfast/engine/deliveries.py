@@ -141,13 +141,14 @@ class Deliveries(Requests):
             # Messages with other ids came out of the journal.
             self.life.taken.append(message.id)
         found_for = self.life.waits.get(message.wait or 0) if message.kind == "event" else None
-        if found_for is not None and (found_for is not wait or isinstance(value, NotDecodable)):
-            # Matching the event has deleted that wait's row, but the wait goes on: an older one takes the event, or the
-            # event does not fit. This turn registers the wait anew.
+        if found_for is not None and found_for is not wait:
+            # An older wait takes the event. Matching has deleted the row of the wait that it was found for, which goes
+            # on: this turn registers it anew.
             found_for.is_registered = False
         at = max(self.stamp, self.time)
         if isinstance(value, NotDecodable):
-            # Register this code's schema, to check later messages: the row may have an earlier version's.
+            # Register the wait anew: the row may have an earlier version's schema, and that of an event's wait was
+            # deleted by matching.
             wait.is_stale = True
             self._take_in(SetAside(at, wait.number, wait.name, message.payload, str(value)))
         else:
@@ -344,10 +345,8 @@ class Deliveries(Requests):
             # The next try asks for open children by other ids, so these are called off.
             life.cancels += [child.new.id for child in life.children.values() if child.is_ours]
             # Hooks stay open: their tokens are given out, and whoever resumes one meanwhile is heard.
-            others = [wait for wait in life.waits.values() if wait.kind != "hook"]
-            life.closed += [wait.number for wait in others if wait.is_registered]
-            for wait in others:
-                del life.waits[wait.number]
+            for wait in [one for one in life.waits.values() if one.kind != "hook"]:
+                life.close_wait(wait)
         done.out = life.out()
 
     def _what_it_does(self) -> str:
