@@ -178,3 +178,24 @@ async def test_a_signal_that_a_run_sent_itself_just_before_its_cancel_is_read_by
         assert await run.wait() is RunStatus.CANCELLED
         again = await env.client.retry(run.id)
         assert await again.result() == "kept"
+
+
+@workflow
+async def reminding_its_chain(is_first: bool) -> str:
+    if is_first:
+        reminding_its_chain.continue_as_new(False)
+    await holdfast.wait_for_signal("go")
+    holdfast.signal(holdfast.current_run().chain_id, "note", "kept")
+    return await holdfast.wait_for_signal("note", type=str)
+
+
+async def test_a_signal_that_a_run_sent_its_own_chain_just_before_its_cancel_is_read_by_a_retry():
+    async with Environment(workflows=[reminding_its_chain]) as env:
+        run = await env.client.start(reminding_its_chain, True)
+        await env.until_waiting(run)
+        await run.signal("go")
+        await run.cancel()
+        assert await run.wait() is RunStatus.CANCELLED
+        last = (await run.refresh()).record.successor_id
+        again = await env.client.retry(last)
+        assert await again.result() == "kept"

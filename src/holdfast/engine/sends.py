@@ -54,13 +54,13 @@ class Sends(Calls):
 
     @property
     def is_signalling_itself(self) -> bool:
-        """Whether a signal that the body sends to its own run goes out with the coming turn.
+        """Whether a signal that the body sends to its own run, or to its chain, goes out with the coming turn.
 
         A cancel then waits for the next turn. It may end the run, and the store drops signals to an ended run: sent in
         an earlier turn, the signal is in the inbox by then, for a retry to read.
         """
         signals = () if self._life is None else self._life.signals
-        return any(signal.run_id in (self.run.id, self.run.own_id) for signal in signals)
+        return any(signal.run_id in (self.run.id, self.run.own_id, self.run.chain_id) for signal in signals)
 
     def send_event(self, name: str, payload: Any) -> None:
         data = self._to_send(payload, "publish", name)
