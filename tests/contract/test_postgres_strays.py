@@ -80,10 +80,12 @@ def test_a_message_for_a_run_that_had_just_continued_reaches_its_successor(url, 
     async def act(stage: Stage) -> None:
         first = await stage.held()
         second = await continued(stage, first)
-        insert = "INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, trace)"
+        insert = "INSERT INTO holdfast.inbox (run, lane_id, priority, kind, name, payload, sent_at, trace)"
         where = f"FROM holdfast.runs WHERE id = '{first.id}'"
         for kind in ("signal", "child", "cancel"):
-            await execute(url, f"{insert} SELECT number, lane_id, '{kind}', 'n', '', 7, 'its sender''s' {where}")
+            await execute(
+                url, f"{insert} SELECT number, lane_id, priority, '{kind}', 'n', '', 7, 'its sender''s' {where}"
+            )
         messages = await stage.store.read_inbox("one")
         # The end of a child that the successor did not ask for is not for it.
         assert [(one.run_id, one.kind) for one in messages] == [(second.id, "signal"), (second.id, "cancel")]
@@ -132,8 +134,8 @@ def test_a_message_for_a_run_that_had_just_failed_waits_for_a_retry(url, play):
         for kind in ("signal", "child"):
             await execute(
                 url,
-                "INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)"
-                f" SELECT number, lane_id, '{kind}', '', 7 FROM holdfast.runs",
+                "INSERT INTO holdfast.inbox (run, lane_id, priority, kind, payload, sent_at)"
+                f" SELECT number, lane_id, priority, '{kind}', '', 7 FROM holdfast.runs",
             )
         await look_for_the_dead(stage.store)
         assert await count_messages(url) == 1
@@ -150,8 +152,8 @@ def test_a_message_for_a_run_that_had_just_ended_is_removed(url, play):
         await stage.end(run)
         await execute(
             url,
-            "INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)"
-            " SELECT number, lane_id, 'signal', '', 7 FROM holdfast.runs",
+            "INSERT INTO holdfast.inbox (run, lane_id, priority, kind, payload, sent_at)"
+            " SELECT number, lane_id, priority, 'signal', '', 7 FROM holdfast.runs",
         )
         await look_for_the_dead(stage.store)
         assert await count_messages(url) == 0

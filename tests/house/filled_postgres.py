@@ -14,7 +14,7 @@ MANY = 20_000
 NOW = 1_800_000_000 * SECOND
 VALUES = {
     "namespace_id": 1, "now": NOW, "owner": "owner-7", "generation": 0, "lanes": [1, 2], "limit": 100, "reach": 400,
-    "unbegun": False, "suspects": 1, "known": [],
+    "most": 1000, "unbegun": False, "suspects": 1, "known": [],
     "floor": 0, "run_id": "parked-77", "of_any_lane": False, "runs": [7, 8, 9], "ids": ["parked-77", "ended-8"],
     "id": "parked-77", "workflow": "ship", "key": "key-9", "run": 7, "lane_id": 1, "payload": b"", "next_seq": 3,
     "epoch": 2, "seqs": [5, 5, 5], "epochs": [1, 1, 1], "ats": [NOW] * 3, "datas": [b"x"] * 3,
@@ -64,8 +64,8 @@ INSERT INTO holdfast.keys (run, namespace_id, workflow, key)
 SELECT number, 1, 'ship', 'key-' || number FROM holdfast.runs WHERE number < 20000;
 INSERT INTO holdfast.journal (run, at, seq, epoch, data)
 SELECT number, 0, seq, 1, '\\x00' FROM holdfast.runs CROSS JOIN generate_series(0, 1) AS seq;
-INSERT INTO holdfast.inbox (run, sent_at, lane_id, fresh, kind, payload)
-SELECT number, number, lane_id, id LIKE 'owned-%' AND number % 100 = 0, 'signal', '\\x'
+INSERT INTO holdfast.inbox (run, sent_at, lane_id, priority, fresh, kind, payload)
+SELECT number, number, lane_id, priority, id LIKE 'owned-%' AND number % 100 = 0, 'signal', '\\x'
 FROM holdfast.runs WHERE ended_at IS NULL;
 INSERT INTO holdfast.waits (run, registered_at, since, number, namespace_id, unmatched, kind, name, probe)
 SELECT number, 0, 0, 1, 1, false, 'event', 'paid', '\\x' FROM holdfast.runs WHERE id LIKE 'asleep-%';

@@ -15,7 +15,7 @@ PARAMS = {
     "namespace_id": 1, "lanes": LANES, "limit": 10, "now": 100, "run_id": "r", "id": "r", "ids": '["r"]', "runs": "[1]",
     "run": 1, "owner": "w", "workers": '["w"]', "workflow": "ship", "version": "1", "queue": "default", "key": "k",
     "writes": '[["r", "w", 1]]', "seq": 0, "epoch": 1, "next_seq": 1, "lane_id": 1, "payload": b"", "lease_until": 1,
-    "host": "h", "pid": 1, "has_lock": 1, "number": 1, "name": "n", "packed": 10, "unbegun": False,
+    "host": "h", "pid": 1, "has_lock": 1, "number": 1, "name": "n", "packed": 10, "most": 100, "unbegun": False,
     "suspects": 1, "known": "[]",
     "held": '["r"]', "declared": None, "on_event": None, "waits": "[[1, 1]]", "event": 1, "chains": '["r"]',
     "chain_id": "r", "token": "t", "scope": "event", "probes": '["", "00"]', "published_at": 1, "after_run": 0,
@@ -229,3 +229,21 @@ def test_a_later_look_for_events_does_not_walk_what_was_taken_before(connection)
     before = steps(10)
     fill_events(5_000, 100)
     assert steps(5_089) <= before * 1.2
+
+
+TELL = """
+INSERT INTO inbox (run, lane_id, priority, kind, payload, sent_at)
+SELECT number, lane_id, priority, 'signal', x'', 5 FROM runs WHERE id LIKE :kind || '%'
+"""
+
+
+@pytest.mark.parametrize("name", ["claim_runs", "next_due"])
+def test_the_work_of_a_claim_is_bounded_by_what_it_looks_at_not_by_all_that_were_told_something(connection, name):
+    connection.execute("INSERT INTO lanes VALUES (1, 1, 'ship', '1', 'default'), (2, 1, 'send', '2', 'slow')")
+    for kind, count in (("some", 2000), ("more", 20_000)):
+        fill(connection, kind, count)
+        connection.execute("UPDATE runs SET started_at = 1, next_seq = 2")
+        connection.execute(TELL, {"kind": kind})
+        if kind == "some":
+            before = work(connection, name)
+    assert work(connection, name) <= before * 1.1

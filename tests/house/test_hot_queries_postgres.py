@@ -278,8 +278,8 @@ def test_what_a_turn_sends_to_many_runs_is_not_compared_each_with_each(request, 
             INSERT INTO holdfast.lanes (namespace_id, workflow, version, queue) VALUES (1, 'ended', '1', 'default');
             UPDATE holdfast.runs SET ended_at = 1, status = 'completed'
             WHERE id IN (SELECT 'parked-' || n FROM generate_series(1, 300) AS n);
-            INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
-            SELECT runs.number, lanes.id, 'signal', '', 1
+            INSERT INTO holdfast.inbox (run, lane_id, priority, kind, payload, sent_at)
+            SELECT runs.number, lanes.id, runs.priority, 'signal', '', 1
             FROM holdfast.runs JOIN holdfast.lanes ON lanes.workflow = 'ended'
             WHERE runs.ended_at = 1
             """,

@@ -70,8 +70,8 @@ CHURN = """
 INSERT INTO holdfast.runs (namespace_id, id, lane_id, status, priority, created_at, due_at, next_seq)
 SELECT 1, 'churned-' || n, 1, 'pending', 0, n, {now} - 3600 * 1000000::bigint + n, 0
 FROM generate_series(1, {many}) AS n;
-INSERT INTO holdfast.inbox (run, sent_at, lane_id, kind, payload)
-SELECT number, due_at, 1, 'signal', '\\x' FROM holdfast.runs WHERE id LIKE 'churned-%';
+INSERT INTO holdfast.inbox (run, sent_at, lane_id, priority, kind, payload)
+SELECT number, due_at, 1, priority, 'signal', '\\x' FROM holdfast.runs WHERE id LIKE 'churned-%';
 UPDATE holdfast.runs SET owner = 'owner-1', status = 'running' WHERE id LIKE 'churned-%';
 UPDATE holdfast.runs SET owner = NULL, due_at = NULL, status = 'completed', ended_at = {now} WHERE id LIKE 'churned-%';
 DELETE FROM holdfast.inbox WHERE sent_at > 1000000000;
@@ -109,3 +109,25 @@ def rotten(postgres):
 def test_a_floor_spares_the_walk_over_what_is_dead_under_an_old_snapshot(rotten, name):
     assert rotten.whole[name] > rotten.fresh[name] + 200
     assert rotten.floored[name] <= rotten.fresh[name] * 1.5 + 20
+
+
+TELL = """
+INSERT INTO holdfast.inbox (run, sent_at, lane_id, priority, kind, payload)
+SELECT number, number, lane_id, priority, 'signal', '\\x'
+FROM holdfast.runs WHERE id LIKE 'parked-%' AND number > {after}
+"""
+
+
+def test_the_pages_touched_by_a_claim_do_not_grow_with_all_the_runs_that_were_told_something(postgres):
+    url = filled(postgres.create_database(), 5000)
+
+    async def measure(connection):
+        found = []
+        for more in (TELL.format(after=9000), TELL.format(after=0)):
+            await connection.execute(more)
+            await connection.execute("VACUUM ANALYZE holdfast.inbox")
+            found.append([await buffers(connection, name, most=30) for name in ("claim_runs", "next_due")])
+        return found
+
+    before, after = on_connection(url, measure)
+    assert all(more <= some * 1.2 + 20 for some, more in zip(before, after, strict=True)), (before, after)

@@ -23,7 +23,7 @@ WITH asked AS MATERIALIZED (
 ),
 met AS MATERIALIZED (
     SELECT asked.asker, asked.parent_key, asked.at, joined.number, joined.id, joined.ended_at, joined.status,
-        joined.output, joined.error, asker.lane_id,
+        joined.output, joined.error, asker.lane_id, asker.priority,
         starts.parent_id IS NOT DISTINCT FROM asker.id AND starts.parent_key = asked.parent_key AS is_child,
         asker.ended_at IS NULL AS is_heard
     FROM asked
@@ -40,8 +40,8 @@ following AS (
     ON CONFLICT DO NOTHING
 ),
 told AS (
-    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-    SELECT met.asker, met.lane_id, 'child', met.parent_key,
+    INSERT INTO holdfast.inbox (run, lane_id, priority, kind, name, payload, sent_at)
+    SELECT met.asker, met.lane_id, met.priority, 'child', met.parent_key,
         holdfast.child_end(met.id, met.status, met.output, met.error), met.at
     FROM met
     WHERE met.is_heard AND met.ended_at IS NOT NULL
@@ -160,13 +160,14 @@ going_on AS (
     SELECT gone.last, gone.follower, gone.parent_key FROM gone WHERE gone.last <> gone.run
     ON CONFLICT DO NOTHING
 )
-INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-SELECT hearers.number, hearers.lane_id, 'child', gone.parent_key,
+INSERT INTO holdfast.inbox (run, lane_id, priority, kind, name, payload, sent_at)
+SELECT hearers.number, hearers.lane_id, hearers.priority, 'child', gone.parent_key,
     holdfast.child_end(last.id, last.status, last.output, last.error), last.ended_at
 FROM gone
 JOIN holdfast.runs AS last ON last.number = gone.last
 CROSS JOIN LATERAL (
-    SELECT runs.number, runs.lane_id, runs.ended_at FROM holdfast.runs WHERE runs.number = gone.follower OFFSET 0
+    SELECT runs.number, runs.lane_id, runs.priority, runs.ended_at
+    FROM holdfast.runs WHERE runs.number = gone.follower OFFSET 0
 ) AS hearers
 WHERE gone.last = gone.run AND hearers.ended_at IS NULL
 RETURNING inbox.run;
@@ -204,8 +205,8 @@ kin AS MATERIALIZED (
     WHERE starts.parent_key IS NOT NULL
 ),
 told AS (
-    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-    SELECT parents.number, parents.lane_id, 'child', hearers.parent_key,
+    INSERT INTO holdfast.inbox (run, lane_id, priority, kind, name, payload, sent_at)
+    SELECT parents.number, parents.lane_id, parents.priority, 'child', hearers.parent_key,
         holdfast.child_end(finished.id, finished.status, finished.output, finished.error), finished.ended_at
     FROM (
         SELECT kin.number AS run, parent.number, kin.parent_key
@@ -218,8 +219,8 @@ told AS (
     JOIN holdfast.runs AS parents ON parents.number = hearers.number
     WHERE parents.ended_at IS NULL
 )
-INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
-SELECT children.number, children.lane_id, 'cancel',
+INSERT INTO holdfast.inbox (run, lane_id, priority, kind, payload, sent_at)
+SELECT children.number, children.lane_id, children.priority, 'cancel',
     convert_to('its parent ' || finished.id || ' has ended', 'UTF8'), finished.ended_at
 FROM finished
 CROSS JOIN LATERAL (
@@ -228,7 +229,7 @@ CROSS JOIN LATERAL (
     OFFSET 0
 ) AS born
 CROSS JOIN LATERAL (
-    SELECT runs.number, runs.lane_id, runs.namespace_id, runs.ended_at
+    SELECT runs.number, runs.lane_id, runs.priority, runs.namespace_id, runs.ended_at
     FROM holdfast.runs WHERE runs.number = born.number OFFSET 0
 ) AS children
 WHERE children.namespace_id = finished.namespace_id AND children.ended_at IS NULL
@@ -236,8 +237,8 @@ ON CONFLICT DO NOTHING;
 
 -- name: cancel_orphans
 -- Ask children to end that were begun by the very turn that ended their parent: that statement could not see them.
-INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
-SELECT children.number, children.lane_id, 'cancel',
+INSERT INTO holdfast.inbox (run, lane_id, priority, kind, payload, sent_at)
+SELECT children.number, children.lane_id, children.priority, 'cancel',
     convert_to('its parent ' || parents.id || ' has ended', 'UTF8'), parents.ended_at
 FROM holdfast.runs AS children
 JOIN holdfast.starts ON starts.number = children.number

@@ -20,6 +20,8 @@ from .messages import move_strays
 from .rows import claimed_run
 from .transactions import Row, Transaction
 
+MOST_MESSAGES = 1_000
+"""How many of the oldest messages of a lane and priority a claim looks at. One run may have many."""
 MOST_NUMBERS = 200_000
 """How many runs' numbers are remembered. Beyond that all are forgotten, and looked up again when they are needed."""
 _REACH = 4
@@ -53,6 +55,7 @@ async def claim_runs(
         "lanes": numbers,
         "limit": limit,
         "reach": limit if unbegun else limit * _REACH,
+        "most": MOST_MESSAGES,
         "unbegun": unbegun,
         "suspects": suspects,
         "run_id": run_id,

@@ -6,11 +6,11 @@
 
 -- name: claim_runs
 -- Make due runs and runs with fresh messages ours. Each lane and priority is one index probe of bounded length: no
--- backlog is ever sorted. Runs that others have locked are left to them, so more runs than the limit are looked at, one
--- by one in the chosen order. A run that was not handed back counts a crash, and a cancel or a deadline ends a pause.
--- Journals are read by a later statement, since this one's snapshot may be older than its locks. Suspects, with which
--- two workers or more have died, have an index of their own, and no floor: at most :suspects of them come, and none
--- beside a run with which one worker has died.
+-- backlog is ever sorted. Of messages, only the oldest are looked at that may wake a run. Runs that others have locked
+-- are left to them, so more runs than the limit are looked at, one by one in the chosen order. A run that was not handed
+-- back counts a crash, and a cancel or a deadline ends a pause. Journals are read by a later statement, since this
+-- one's snapshot may be older than its locks. Suspects, with which two workers or more have died, have an index of
+-- their own, and no floor: at most :suspects of them come, and none beside a run with which one worker has died.
 WITH clock AS MATERIALIZED (
     SELECT coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) AS now
 ),
@@ -33,21 +33,24 @@ candidates AS (
         ORDER BY runs.due_at LIMIT :reach::integer
     ) AS due
     UNION ALL
-    SELECT receiver.number, sent.sent_at, receiver.priority, receiver.crashes
+    SELECT told.number, told.sent_at, level.priority, told.crashes
     FROM unnest(:lanes::integer[]) AS wanted (lane_id)
+    CROSS JOIN generate_series(9, 0, -1) AS level (priority)
     CROSS JOIN LATERAL (
-        SELECT inbox.run, inbox.kind, inbox.sent_at FROM holdfast.inbox
-        WHERE inbox.lane_id = wanted.lane_id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
-        OFFSET 0
-    ) AS sent
-    CROSS JOIN LATERAL (
-        SELECT runs.number, runs.priority, runs.paused, runs.started_at,
-            runs.crashes + (runs.next_seq IS NULL)::integer AS crashes
-        FROM holdfast.runs
-        WHERE runs.number = sent.run AND runs.owner IS NULL AND runs.ended_at IS NULL
-        OFFSET 0
-    ) AS receiver
-    WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.started_at IS NOT NULL OR sent.kind = 'cancel')
+        SELECT receiver.number, inbox.sent_at, receiver.crashes
+        FROM holdfast.inbox
+        CROSS JOIN LATERAL (
+            SELECT runs.number, runs.paused, runs.started_at, runs.crashes + (runs.next_seq IS NULL)::integer AS crashes
+            FROM holdfast.runs
+            WHERE runs.number = inbox.run AND runs.owner IS NULL AND runs.ended_at IS NULL
+            OFFSET 0
+        ) AS receiver
+        WHERE inbox.lane_id = wanted.lane_id AND inbox.priority = level.priority AND inbox.fresh
+            AND inbox.sent_at >= :floor::bigint AND inbox.kind <> 'pause'
+            AND (NOT receiver.paused AND receiver.started_at IS NOT NULL OR inbox.kind = 'cancel')
+            AND (receiver.crashes < 2 OR coalesce(:suspects::integer, 1) > 0)
+        ORDER BY inbox.sent_at LIMIT :most::integer
+    ) AS told
     UNION ALL
     SELECT late.number, late.deadline_at, late.priority, late.crashes
     FROM clock
@@ -209,7 +212,8 @@ LEFT JOIN (
     CROSS JOIN LATERAL (
         SELECT inbox.id, inbox.run, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
         FROM holdfast.inbox
-        WHERE inbox.lane_id = lanes.id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
+        WHERE inbox.lane_id = lanes.id AND inbox.priority = ANY ('{9,8,7,6,5,4,3,2,1,0}') AND inbox.fresh
+            AND inbox.sent_at >= :floor::bigint
         OFFSET 0
     ) AS sent
     CROSS JOIN LATERAL (
@@ -255,20 +259,27 @@ found AS (
     ), true
     FROM unnest(:lanes::integer[]) AS wanted (lane_id)
     UNION ALL
-    SELECT least(sent.sent_at, clock.now), :suspects::integer > 0 OR receiver.crashes < 2
+    SELECT least(told.sent_at, clock.now), may.come
     FROM clock
+    CROSS JOIN (VALUES (true), (false)) AS may (come)
     CROSS JOIN unnest(:lanes::integer[]) AS wanted (lane_id)
+    CROSS JOIN generate_series(9, 0, -1) AS level (priority)
     CROSS JOIN LATERAL (
-        SELECT inbox.run, inbox.kind, inbox.sent_at FROM holdfast.inbox
-        WHERE inbox.lane_id = wanted.lane_id AND inbox.fresh AND inbox.sent_at >= :floor::bigint
-        OFFSET 0
-    ) AS sent
-    CROSS JOIN LATERAL (
-        SELECT runs.paused, runs.started_at, runs.crashes + (runs.next_seq IS NULL)::integer AS crashes FROM holdfast.runs
-        WHERE runs.number = sent.run AND runs.owner IS NULL AND runs.ended_at IS NULL
-        OFFSET 0
-    ) AS receiver
-    WHERE sent.kind <> 'pause' AND (NOT receiver.paused AND receiver.started_at IS NOT NULL OR sent.kind = 'cancel')
+        SELECT inbox.sent_at
+        FROM holdfast.inbox
+        CROSS JOIN LATERAL (
+            SELECT runs.paused, runs.started_at, runs.crashes + (runs.next_seq IS NULL)::integer AS crashes
+            FROM holdfast.runs
+            WHERE runs.number = inbox.run AND runs.owner IS NULL AND runs.ended_at IS NULL
+            OFFSET 0
+        ) AS receiver
+        WHERE inbox.lane_id = wanted.lane_id AND inbox.priority = level.priority AND inbox.fresh
+            AND inbox.sent_at >= :floor::bigint AND inbox.kind <> 'pause'
+            AND (NOT receiver.paused AND receiver.started_at IS NOT NULL OR inbox.kind = 'cancel')
+            AND (receiver.crashes < 2 OR :suspects::integer > 0 OR NOT may.come)
+        ORDER BY inbox.sent_at LIMIT 1
+    ) AS told
+    WHERE may.come OR :suspects::integer = 0
 )
 SELECT earliest.due_at, earliest.in_sight, clock.now
 FROM clock

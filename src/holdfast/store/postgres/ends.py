@@ -67,7 +67,7 @@ async def find_cancel(tx: Transaction, run_id: str) -> Message | None:
 async def send_cancel(tx: Transaction, run: Live, reason: str | None, at: Instant) -> None:
     """Ask a begun run to end."""
     payload = (reason or "").encode()
-    await tx.all("cancel_run", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
+    await tx.all("cancel_run", {"run": run.number, "payload": payload, "now": at})
     tx.news |= News.WORK
 
 

@@ -154,10 +154,11 @@ WITH present AS MATERIALIZED (
     WHERE wait.kind = 'event' AND wait.namespace_id = :namespace_id AND wait.registered_at = asked.registered_at
 ),
 first AS MATERIALIZED (
-    SELECT DISTINCT ON (receiver.chain_id) present.run, present.number, present.name, receiver.lane_id, receiver.chain_id
+    SELECT DISTINCT ON (receiver.chain_id) present.run, present.number, present.name, receiver.lane_id, receiver.priority,
+        receiver.chain_id
     FROM present
     CROSS JOIN LATERAL (
-        SELECT runs.lane_id, coalesce(starts.chain_id, runs.id) AS chain_id
+        SELECT runs.lane_id, runs.priority, coalesce(starts.chain_id, runs.id) AS chain_id
         FROM holdfast.runs
         JOIN holdfast.starts ON starts.number = runs.number
         WHERE runs.number = present.run AND starts.number = present.run AND runs.ended_at IS NULL
@@ -179,8 +180,8 @@ gone AS (
             WHERE (first.chain_id IN (SELECT taken.chain_id FROM taken)) IS TRUE
         )) IS TRUE
 )
-INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
-SELECT first.run, first.lane_id, 'event', first.name, :payload, :published_at, first.number, :trace
+INSERT INTO holdfast.inbox (run, lane_id, priority, kind, name, payload, sent_at, wait, trace)
+SELECT first.run, first.lane_id, first.priority, 'event', first.name, :payload, :published_at, first.number, :trace
 FROM first
 WHERE (first.chain_id IN (SELECT taken.chain_id FROM taken)) IS TRUE
 RETURNING inbox.run;

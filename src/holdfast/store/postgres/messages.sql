@@ -51,16 +51,16 @@ last AS MATERIALIZED (
     SELECT found.number, found.chain_id FROM holdfast.last_of_chain(:namespace_id, :id) AS found
 ),
 held AS MATERIALIZED (
-    SELECT runs.number, runs.lane_id, runs.ended_at, runs.status, last.chain_id
+    SELECT runs.number, runs.lane_id, runs.priority, runs.ended_at, runs.status, last.chain_id
     FROM last
     JOIN holdfast.runs ON runs.number = last.number
     WHERE :is_held::boolean
     FOR KEY SHARE OF runs
 ),
 target AS MATERIALIZED (
-    SELECT held.number, held.lane_id, held.ended_at, held.status, held.chain_id FROM held
+    SELECT held.number, held.lane_id, held.priority, held.ended_at, held.status, held.chain_id FROM held
     UNION ALL
-    SELECT runs.number, runs.lane_id, runs.ended_at, runs.status, last.chain_id
+    SELECT runs.number, runs.lane_id, runs.priority, runs.ended_at, runs.status, last.chain_id
     FROM last
     JOIN holdfast.runs ON runs.number = last.number
     WHERE NOT :is_held::boolean
@@ -74,8 +74,8 @@ remembered AS (
     RETURNING message_ids.id
 ),
 sent AS (
-    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, trace)
-    SELECT target.number, target.lane_id, 'signal', :name, :payload, clock.now, :trace
+    INSERT INTO holdfast.inbox (run, lane_id, priority, kind, name, payload, sent_at, trace)
+    SELECT target.number, target.lane_id, target.priority, 'signal', :name, :payload, clock.now, :trace
     FROM clock, target
     WHERE target.ended_at IS NULL AND (:message_id::text IS NULL OR EXISTS (SELECT 1 FROM remembered))
     RETURNING inbox.id
@@ -102,20 +102,20 @@ asked AS MATERIALIZED (
     CROSS JOIN LATERAL holdfast.last_of_chain(:namespace_id, given.id) AS last
 ),
 met AS MATERIALIZED (
-    SELECT asked.place, asked.name, asked.payload, asked.trace, target.number, target.lane_id, target.ended_at,
-        target.status
+    SELECT asked.place, asked.name, asked.payload, asked.trace, target.number, target.lane_id, target.priority,
+        target.ended_at, target.status
     FROM (
         SELECT asked.place, asked.name, asked.payload, asked.trace, asked.number FROM asked ORDER BY asked.number
     ) AS asked
     CROSS JOIN LATERAL (
-        SELECT runs.number, runs.lane_id, runs.ended_at, runs.status
+        SELECT runs.number, runs.lane_id, runs.priority, runs.ended_at, runs.status
         FROM holdfast.runs WHERE runs.number = asked.number OFFSET 0
         FOR KEY SHARE
     ) AS target
 ),
 sent AS (
-    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, trace)
-    SELECT met.number, met.lane_id, 'signal', met.name, met.payload, clock.now, met.trace
+    INSERT INTO holdfast.inbox (run, lane_id, priority, kind, name, payload, sent_at, trace)
+    SELECT met.number, met.lane_id, met.priority, 'signal', met.name, met.payload, clock.now, met.trace
     FROM clock
     CROSS JOIN met
     WHERE met.ended_at IS NULL
@@ -136,8 +136,8 @@ LIMIT 100;
 -- name: send_cancels
 -- Ask live children of turns' runs to end, each once in its life. Only the parent may ask: a run that has joined
 -- another may not.
-INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
-SELECT child.number, child.lane_id, 'cancel', ''::bytea,
+INSERT INTO holdfast.inbox (run, lane_id, priority, kind, payload, sent_at)
+SELECT child.number, child.lane_id, child.priority, 'cancel', ''::bytea,
     coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 FROM (
     SELECT given.parent, last.number
@@ -146,7 +146,7 @@ FROM (
     OFFSET 0
 ) AS asked
 CROSS JOIN LATERAL (
-    SELECT runs.number, runs.lane_id
+    SELECT runs.number, runs.lane_id, runs.priority
     FROM holdfast.runs
     WHERE runs.number = asked.number AND runs.ended_at IS NULL AND (
         SELECT starts.parent_id FROM holdfast.starts WHERE starts.number = asked.number
@@ -171,8 +171,8 @@ remembered AS (
     SELECT :namespace_id, 'hook/' || :token::text, :message_id::text, :now WHERE :message_id::text IS NOT NULL
     ON CONFLICT DO NOTHING
 )
-INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
-SELECT runs.number, runs.lane_id, 'hook', :name, :payload, :now, :wait, :trace
+INSERT INTO holdfast.inbox (run, lane_id, priority, kind, name, payload, sent_at, wait, trace)
+SELECT runs.number, runs.lane_id, runs.priority, 'hook', :name, :payload, :now, :wait, :trace
 FROM holdfast.runs
 WHERE runs.number = :run;
 
@@ -181,8 +181,8 @@ WHERE runs.number = :run;
 WITH earlier AS (
     DELETE FROM holdfast.inbox WHERE inbox.run = ANY (:runs::bigint[]) AND inbox.kind = 'pause'
 )
-INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
-SELECT runs.number, runs.lane_id, 'pause', :payload, :now
+INSERT INTO holdfast.inbox (run, lane_id, priority, kind, payload, sent_at)
+SELECT runs.number, runs.lane_id, runs.priority, 'pause', :payload, :now
 FROM holdfast.runs
 WHERE runs.number = ANY (:runs::bigint[]) AND runs.owner IS NOT NULL;
 
@@ -220,7 +220,7 @@ WITH spent AS (
     WHERE inbox.run = ANY (:runs::bigint[]) AND (inbox.taken OR inbox.kind NOT IN ('signal', 'event', 'hook', 'cancel'))
 )
 UPDATE holdfast.inbox
-SET run = successor.number, lane_id = successor.lane_id, fresh = true,
+SET run = successor.number, lane_id = successor.lane_id, priority = successor.priority, fresh = true,
     wait = CASE WHEN inbox.kind = 'hook' THEN inbox.wait END
 FROM unnest(:runs::bigint[], :successors::bigint[]) AS moved (run, successor)
 JOIN holdfast.runs AS successor ON successor.number = moved.successor
@@ -242,7 +242,9 @@ WITH strays AS MATERIALIZED (
     FROM holdfast.lanes
     CROSS JOIN LATERAL (
         SELECT inbox.id, inbox.run, inbox.kind FROM holdfast.inbox
-        WHERE inbox.lane_id = lanes.id AND inbox.fresh AND inbox.sent_at >= :floor::bigint OFFSET 0
+        WHERE inbox.lane_id = lanes.id AND inbox.priority = ANY ('{9,8,7,6,5,4,3,2,1,0}') AND inbox.fresh
+            AND inbox.sent_at >= :floor::bigint
+        OFFSET 0
     ) AS sent
     LEFT JOIN holdfast.runs ON runs.number = sent.run
     WHERE lanes.namespace_id = :namespace_id AND (runs.number IS NULL OR runs.ended_at IS NOT NULL)
@@ -257,9 +259,9 @@ removed AS (
         AND inbox.fresh IS NOT FALSE
     RETURNING inbox.id, inbox.run, inbox.kind, inbox.name, inbox.payload, inbox.sent_at, inbox.wait, inbox.trace
 )
-INSERT INTO holdfast.inbox (id, run, lane_id, kind, name, payload, sent_at, wait, trace)
+INSERT INTO holdfast.inbox (id, run, lane_id, priority, kind, name, payload, sent_at, wait, trace)
 OVERRIDING SYSTEM VALUE
-SELECT removed.id, live.number, live.lane_id, removed.kind, removed.name, removed.payload, removed.sent_at,
+SELECT removed.id, live.number, live.lane_id, live.priority, removed.kind, removed.name, removed.payload, removed.sent_at,
     CASE WHEN removed.kind = 'hook' THEN removed.wait END, removed.trace
 FROM removed
 JOIN holdfast.runs AS ended ON ended.number = removed.run

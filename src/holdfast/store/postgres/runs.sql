@@ -145,8 +145,10 @@ DELETE FROM holdfast.keys WHERE namespace_id = :namespace_id AND workflow = :wor
 
 -- name: cancel_run
 -- Ask a live run to end, once in its life.
-INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
-SELECT :run, :lane_id, 'cancel', :payload, :now
+INSERT INTO holdfast.inbox (run, lane_id, priority, kind, payload, sent_at)
+SELECT runs.number, runs.lane_id, runs.priority, 'cancel', :payload, :now
+FROM holdfast.runs
+WHERE runs.number = :run
 ON CONFLICT DO NOTHING;
 
 -- name: find_cancel

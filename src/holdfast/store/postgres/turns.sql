@@ -186,8 +186,8 @@ kin AS MATERIALIZED (
     WHERE starts.parent_key IS NOT NULL
 ),
 told AS (
-    INSERT INTO holdfast.inbox (run, lane_id, kind, name, payload, sent_at)
-    SELECT parents.number, parents.lane_id, 'child', hearers.parent_key,
+    INSERT INTO holdfast.inbox (run, lane_id, priority, kind, name, payload, sent_at)
+    SELECT parents.number, parents.lane_id, parents.priority, 'child', hearers.parent_key,
         holdfast.child_end(hearers.id, hearers.status, hearers.output, hearers.error), hearers.ended_at
     FROM (
         SELECT kin.number AS run, parent.number, kin.parent_key, kin.id, kin.status, kin.output, kin.error, kin.ended_at
@@ -205,9 +205,9 @@ told AS (
     RETURNING inbox.run
 ),
 orphaned AS (
-    INSERT INTO holdfast.inbox (run, lane_id, kind, payload, sent_at)
-    SELECT children.number, children.lane_id, 'cancel', convert_to('its parent ' || ended.id || ' has ended', 'UTF8'),
-        ended.ended_at
+    INSERT INTO holdfast.inbox (run, lane_id, priority, kind, payload, sent_at)
+    SELECT children.number, children.lane_id, children.priority, 'cancel',
+        convert_to('its parent ' || ended.id || ' has ended', 'UTF8'), ended.ended_at
     FROM ended
     CROSS JOIN LATERAL (
         SELECT starts.number FROM holdfast.starts
@@ -215,7 +215,7 @@ orphaned AS (
         OFFSET 0
     ) AS born
     CROSS JOIN LATERAL (
-        SELECT runs.number, runs.lane_id, runs.namespace_id
+        SELECT runs.number, runs.lane_id, runs.priority, runs.namespace_id
         FROM holdfast.runs WHERE runs.number = born.number AND runs.ended_at IS NULL
         OFFSET 0
     ) AS children

@@ -39,8 +39,9 @@ CROSS JOIN runs ON runs.number = asked.value;
 
 -- name: cancel_children
 -- Ask the live children of these runs to end, if they are to end with their parent.
-INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
-SELECT runs.number, runs.lane_id, 'cancel', CAST('its parent ' || asked.value || ' has ended' AS BLOB), :now
+INSERT OR IGNORE INTO inbox (run, lane_id, priority, kind, payload, sent_at)
+SELECT runs.number, runs.lane_id, runs.priority, 'cancel',
+    CAST('its parent ' || asked.value || ' has ended' AS BLOB), :now
 FROM json_each(:ids) AS asked
 CROSS JOIN starts ON starts.parent_id = asked.value
 CROSS JOIN runs ON runs.number = starts.number

@@ -19,6 +19,8 @@ from .transactions import Row, Transaction, as_json
 
 MOST_NUMBERS = 200_000
 """How many runs' numbers are remembered. Beyond that all are forgotten, and looked up again when they are needed."""
+MOST_MESSAGES = 1_000
+"""How many of the oldest messages of a lane and priority a claim looks at. One run may have many."""
 PACKED = 256 * 1024
 """The most bytes that an input or a turn may have to be packed with the others of a claim: see claims.sql."""
 _ALL = -1
@@ -40,7 +42,7 @@ def claim_runs(
     _refuse_the_reaped(tx, worker_id)
     params = {
         "namespace_id": tx.namespace_id, "lanes": lanes_json(lanes), "limit": limit, "run_id": run_id,
-        "unbegun": unbegun, "suspects": suspects, "packed": PACKED, "now": at,
+        "unbegun": unbegun, "suspects": suspects, "packed": PACKED, "most": MOST_MESSAGES, "now": at,
     }  # fmt: skip  # one line a group reads better here
     found = tx.packed(["claim_runs" if run_id is None else "claim_run"], params)
     if not found:

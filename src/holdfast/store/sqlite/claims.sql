@@ -6,10 +6,10 @@
 
 -- name: claim_runs
 -- Due runs and runs with fresh messages. Each lane and priority is one index probe of bounded length: no backlog is
--- ever sorted. A run that has not begun is due after its delay, or after another run's end: no message makes it begin
--- earlier, but a cancel ends it. A paused run comes when its deadline has passed. Suspects, with which two workers or
--- more have died, have an index of their own: at most :suspects of them come, and none beside a run with which one
--- worker has died.
+-- ever sorted. Of messages, only the oldest are looked at that may wake a run. A run that has not begun is due after its
+-- delay, or after another run's end: no message makes it begin earlier, but a cancel ends it. A paused run comes when
+-- its deadline has passed. Suspects, with which two workers or more have died, have an index of their own: at most
+-- :suspects of them come, and none beside a run with which one worker has died.
 WITH wanted (lane_id) AS MATERIALIZED (
     SELECT lanes.id
     FROM json_each(:lanes) AS asked
@@ -41,12 +41,20 @@ candidates (number, due_at) AS (
         ORDER BY suspect.priority DESC, suspect.due_at LIMIT coalesce(:suspects, :limit)
     )
     UNION ALL
-    SELECT runs.number, inbox.sent_at
+    SELECT sent.run, sent.sent_at
     FROM wanted
-    CROSS JOIN inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh = 1
-    CROSS JOIN runs ON runs.number = inbox.run
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
-        AND (runs.paused = 0 AND runs.started_at IS NOT NULL OR inbox.kind = 'cancel')
+    CROSS JOIN levels
+    CROSS JOIN inbox AS sent
+    WHERE sent.id IN (
+        SELECT inbox.id
+        FROM inbox INDEXED BY inbox_fresh
+        CROSS JOIN runs AS receiver ON receiver.number = inbox.run
+        WHERE inbox.lane_id = wanted.lane_id AND inbox.priority = levels.priority AND inbox.fresh = 1
+            AND receiver.owner IS NULL AND receiver.ended_at IS NULL AND inbox.kind <> 'pause'
+            AND (receiver.paused = 0 AND receiver.started_at IS NOT NULL OR inbox.kind = 'cancel')
+            AND (receiver.crashes + (receiver.next_seq IS NULL) < 2 OR coalesce(:suspects, 1))
+        ORDER BY inbox.sent_at LIMIT :most
+    )
     UNION ALL
     SELECT runs.number, runs.deadline_at
     FROM wanted
@@ -209,11 +217,16 @@ FROM (
     )
     FROM wanted
     UNION ALL
-    SELECT min(inbox.sent_at, :now)
+    SELECT min((
+        SELECT inbox.sent_at
+        FROM inbox INDEXED BY inbox_fresh
+        CROSS JOIN runs ON runs.number = inbox.run
+        WHERE inbox.lane_id = wanted.lane_id AND inbox.priority = levels.priority AND inbox.fresh = 1
+            AND runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
+            AND (runs.paused = 0 AND runs.started_at IS NOT NULL OR inbox.kind = 'cancel')
+            AND (:suspects OR runs.crashes + (runs.next_seq IS NULL) < 2)
+        ORDER BY inbox.sent_at LIMIT 1
+    ), :now)
     FROM wanted
-    CROSS JOIN inbox ON inbox.lane_id = wanted.lane_id AND inbox.fresh = 1
-    CROSS JOIN runs ON runs.number = inbox.run
-    WHERE runs.owner IS NULL AND runs.ended_at IS NULL AND inbox.kind <> 'pause'
-        AND (runs.paused = 0 AND runs.started_at IS NOT NULL OR inbox.kind = 'cancel')
-        AND (:suspects OR runs.crashes + (runs.next_seq IS NULL) < 2)
+    CROSS JOIN levels
 );

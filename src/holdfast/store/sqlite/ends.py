@@ -53,7 +53,7 @@ def cancel_run(tx: Transaction, run_id: str, reason: str | None, force: bool, no
             end_unbegun(tx, run, reason, at)
         else:
             payload = (reason or "").encode()
-            tx.run("cancel_run", {"run": run.number, "lane_id": run.lane_id, "payload": payload, "now": at})
+            tx.run("cancel_run", {"run": run.number, "payload": payload, "now": at})
             tx.news |= News.WORK
     return before
 

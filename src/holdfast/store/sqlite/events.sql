@@ -115,8 +115,8 @@ SELECT :namespace_id, value, :event FROM json_each(:chains);
 
 -- name: deliver_event
 -- Put the event into the inboxes of the waits' runs.
-INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
-SELECT open.run, runs.lane_id, 'event', :name, :payload, :published_at, open.number, :trace
+INSERT INTO inbox (run, lane_id, priority, kind, name, payload, sent_at, wait, trace)
+SELECT open.run, runs.lane_id, runs.priority, 'event', :name, :payload, :published_at, open.number, :trace
 FROM json_each(:waits) AS asked
 CROSS JOIN waits AS open ON open.id = asked.value
 CROSS JOIN runs ON runs.number = open.run;

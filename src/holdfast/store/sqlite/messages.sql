@@ -39,8 +39,8 @@ CROSS JOIN starts ON starts.number = runs.number;
 
 -- name: send_signal
 -- Send signals, and all other kinds of messages except cancels, to live runs; a row of zeros is padding.
-INSERT INTO inbox (run, lane_id, kind, name, payload, sent_at, wait, trace)
-SELECT runs.number, runs.lane_id, column2, column3, column4, column5, column6, column7
+INSERT INTO inbox (run, lane_id, priority, kind, name, payload, sent_at, wait, trace)
+SELECT runs.number, runs.lane_id, runs.priority, column2, column3, column4, column5, column6, column7
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
 CROSS JOIN runs ON runs.number = column1
 WHERE runs.ended_at IS NULL;
@@ -57,8 +57,8 @@ LIMIT 100;
 
 -- name: send_cancels
 -- Ask live children to end, each once in its life. Only the parent may ask: a run that has joined another may not.
-INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
-SELECT runs.number, runs.lane_id, 'cancel', :payload, :now
+INSERT OR IGNORE INTO inbox (run, lane_id, priority, kind, payload, sent_at)
+SELECT runs.number, runs.lane_id, runs.priority, 'cancel', :payload, :now
 FROM json_each(:asked) AS asked
 CROSS JOIN runs ON runs.number = json_extract(asked.value, '$[0]')
 CROSS JOIN starts ON starts.number = runs.number
@@ -94,5 +94,7 @@ WHERE taken = 0 AND kind IN ('signal', 'event', 'hook') AND run IN (
 -- name: move_messages
 -- Messages that a run has not read go to its successor. The number of a wait is kept for hooks only: others are
 -- registered by the successor anew.
-UPDATE inbox SET run = :successor, lane_id = :lane_id, fresh = 1, wait = CASE WHEN kind = 'hook' THEN wait END
+UPDATE inbox
+SET run = :successor, lane_id = :lane_id, priority = (SELECT runs.priority FROM runs WHERE runs.number = :successor),
+    fresh = 1, wait = CASE WHEN kind = 'hook' THEN wait END
 WHERE run = :run AND taken = 0 AND kind IN ('signal', 'event', 'hook', 'cancel');

@@ -75,8 +75,8 @@ ON CONFLICT (namespace_id, workflow, key) DO UPDATE SET run = excluded.run;
 
 -- name: cancel_run
 -- Ask a live run to end, once in its life.
-INSERT OR IGNORE INTO inbox (run, lane_id, kind, payload, sent_at)
-VALUES (:run, :lane_id, 'cancel', :payload, :now);
+INSERT OR IGNORE INTO inbox (run, lane_id, priority, kind, payload, sent_at)
+SELECT runs.number, runs.lane_id, runs.priority, 'cancel', :payload, :now FROM runs WHERE runs.number = :run;
 
 -- name: find_cancel
 -- The cancel that was sent to a run, if no turn has taken it yet.

@@ -108,7 +108,7 @@ def _replace(tx: Transaction, old: Live, new_id: str, at: Instant) -> str | None
     if not old.has_begun:
         end_unbegun(tx, old, reason, at)
         return _still_before(tx, old)
-    tx.run("cancel_run", {"run": old.number, "lane_id": old.lane_id, "payload": reason.encode(), "now": at})
+    tx.run("cancel_run", {"run": old.number, "payload": reason.encode(), "now": at})
     return old.id
 
 

@@ -29,6 +29,17 @@ class TestSendSignal:
         [again] = await stage.claim()
         assert [(message.kind, message.name, message.payload) for message in again.inbox] == [("signal", "go", b"1")]
 
+    async def test_older_signals_to_others_however_many_hide_no_run_that_was_sent_one(self, stage: Stage) -> None:
+        many, later, urgent = [await stage.held(priority=priority) for priority in (0, 0, 5)]
+        for run in (many, later, urgent):
+            await stage.hand_back(run)
+        for _ in range(1_010):
+            await stage.store.send_signal(many.id, "go", b"", now=T0)
+        for run in (later, urgent):
+            await stage.store.send_signal(run.id, "go", b"", now=after(1))
+        claimed = [ids_of(await stage.claim(1, now=after(2))) for _ in range(3)]
+        assert claimed == [[urgent.id], [many.id], [later.id]]
+
     async def test_a_signal_changes_nothing_in_the_run_s_row(self, stage: Stage) -> None:
         run_id = await stage.start_one(due_at=after(100))
         before = await stage.run(run_id)

@@ -106,13 +106,14 @@ CREATE TABLE holdfast.journal (
 
 -- Messages that are not yet in a journal. A fresh one has not been handed to a worker, and so is itself a wake-up.
 -- A cancel that was taken stays until the run ends, so that a second one changes nothing. `wait` is the number of the
--- wait that an event or a hook's payload is for; `trace` is the sender's, or null.
+-- wait that an event or a hook's payload is for; `trace` is the sender's, or null. Lane and priority are the run's.
 CREATE TABLE holdfast.inbox (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run bigint NOT NULL,
     sent_at bigint NOT NULL,
     lane_id integer NOT NULL,
     wait integer,
+    priority smallint NOT NULL,
     fresh boolean NOT NULL DEFAULT true,
     taken boolean NOT NULL DEFAULT false,
     kind text NOT NULL,
@@ -123,7 +124,7 @@ CREATE TABLE holdfast.inbox (
     autovacuum_vacuum_cost_delay = 0);
 
 CREATE INDEX inbox_by_run ON holdfast.inbox (run);
-CREATE INDEX inbox_fresh ON holdfast.inbox (lane_id, sent_at) WHERE fresh;
+CREATE INDEX inbox_fresh ON holdfast.inbox (lane_id, priority, sent_at) WHERE fresh;
 CREATE UNIQUE INDEX inbox_cancels ON holdfast.inbox (run) WHERE kind = 'cancel';
 
 CREATE TABLE holdfast.keys (

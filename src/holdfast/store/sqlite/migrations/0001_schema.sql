@@ -99,7 +99,7 @@ CREATE TABLE journal (
 
 -- Messages that are not yet in a journal. A fresh one has not been handed to a worker, and so is itself a wake-up.
 -- A cancel that was taken stays until the run ends, so that a second one changes nothing. `wait` is the number of the
--- wait that an event or a hook's payload is for; `trace` is the sender's, or null.
+-- wait that an event or a hook's payload is for; `trace` is the sender's, or null. Lane and priority are the run's.
 CREATE TABLE inbox (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     run INTEGER NOT NULL,
@@ -109,13 +109,14 @@ CREATE TABLE inbox (
     payload BLOB NOT NULL,
     sent_at INTEGER NOT NULL,
     wait INTEGER,
+    priority INTEGER NOT NULL,
     fresh INTEGER NOT NULL DEFAULT 1,
     taken INTEGER NOT NULL DEFAULT 0,
     trace TEXT
 );
 
 CREATE INDEX inbox_by_run ON inbox (run);
-CREATE INDEX inbox_fresh ON inbox (lane_id) WHERE fresh = 1;
+CREATE INDEX inbox_fresh ON inbox (lane_id, priority, sent_at) WHERE fresh = 1;
 CREATE UNIQUE INDEX inbox_cancels ON inbox (run) WHERE kind = 'cancel';
 
 -- Ids of messages that were delivered, so that each is delivered once. The scope is "signal/<chain>", "event" or
