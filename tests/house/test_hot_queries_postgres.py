@@ -324,6 +324,22 @@ def test_the_ends_of_many_parents_are_not_compared_with_the_children_of_all(url)
     assert undone(url, executed) <= 10 * parents * each
 
 
+@pytest.mark.parametrize("place", ["url", "written"])
+def test_a_page_of_a_stream_looks_at_no_items_behind_it(request, place):
+    async def executed(connection):
+        if place == "written":
+            await connection.execute(f"{BARE_RUNS.format(many=1)}; {BARE_STARTS}")
+        await connection.execute("""
+            INSERT INTO holdfast.stream_items (place, run, at, namespace_id, attempt, epoch, number, reset, chain_id,
+                stream, payload)
+            SELECT n, 1, 0, 1, 0, 0, 0, false, 'parked-1', 'log', '' FROM generate_series(1, 5000) AS n
+        """)
+        given = {"namespace_id": 1, "id": "parked-1", "stream": "log", "after": 100, "limit": 50}
+        return await most_rows(connection, "read_items", given)
+
+    assert undone(request.getfixturevalue(place), executed) <= 100
+
+
 async def most_rows(connection, name, given):
     """The most rows that any node of a statement's plan looks at when the statement is executed."""
     statement = BLOCKS.statement(name)

@@ -126,18 +126,23 @@ FROM asked
 JOIN counted ON counted.chain_id = asked.chain_id AND counted.stream = asked.stream;
 
 -- name: read_items
--- Items after an offset.
-SELECT stream_items.place, stream_items.payload, stream_items.step, stream_items.attempt, stream_items.at,
-    stream_items.reset, (
+-- Items after an offset: a bounded walk along the index. As a join, each page would sort all that come after it.
+SELECT item.place, item.payload, item.step, item.attempt, item.at, item.reset, (
         SELECT coalesce(starts.origin_id, starts.chain_id, runs.id)
         FROM holdfast.runs
         JOIN holdfast.starts ON starts.number = runs.number
-        WHERE runs.number = stream_items.run
+        WHERE runs.number = item.run
     )
 FROM holdfast.last_of_chain(:namespace_id, :id) AS last
-JOIN holdfast.stream_items ON stream_items.namespace_id = :namespace_id AND stream_items.chain_id = last.chain_id
-    AND stream_items.stream = :stream AND stream_items.place > :after::bigint
-ORDER BY stream_items.place LIMIT :limit::integer;
+CROSS JOIN LATERAL (
+    SELECT stream_items.place, stream_items.payload, stream_items.step, stream_items.attempt, stream_items.at,
+        stream_items.reset, stream_items.run
+    FROM holdfast.stream_items
+    WHERE stream_items.namespace_id = :namespace_id AND stream_items.chain_id = last.chain_id
+        AND stream_items.stream = :stream AND stream_items.place > :after::bigint
+    ORDER BY stream_items.place LIMIT :limit::integer
+) AS item
+ORDER BY item.place;
 
 -- name: list_streams
 -- The streams after a name, and where each ends, which their rows say, unlike SQLite's. A stream whose row was only
