@@ -254,6 +254,7 @@ async def test_a_late_claim_claims_nothing_once_its_lost_answer_was_handed_back(
             "reach": 40,
             "unbegun": False,
             "suspects": 1,
+            "most": 10,
             "floor": 0,
         }
         assert await stage.store.release_strays("one", []) == []
