@@ -1,14 +1,16 @@
 """Opening a store: whoever gives up does not wait for the server, and what can't be opened is told with what to do."""
 
 import asyncio
+import sys
 import threading
+from types import ModuleType
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
 
 from holdfast import AsyncClient, Worker
-from holdfast.errors import StoreAway, StoreError
+from holdfast.errors import MisplacedCall, StoreAway, StoreError
 from holdfast.store import open_store
 from holdfast.store.postgres import connections
 from holdfast.testing.contract.stage import new_run
@@ -184,4 +186,19 @@ async def test_opening_works_once_the_reason_of_its_failure_is_gone(server, url)
     await asyncio.to_thread(server.start)
     await store.open()
     assert (await store.start_runs([new_run()]))[0].created
+    await store.close()
+
+
+@pytest.mark.parametrize("package", ["gevent", "eventlet"])
+async def test_a_process_whose_threads_are_greenlets_is_refused_with_what_to_do(url, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, ModuleType(package))
+    monkeypatch.setattr(threading, "get_native_id", lambda: 1)
+    with pytest.raises(MisplacedCall, match=r"greenlets.*--worker-class gthread"):
+        await open_store(url).open()
+
+
+async def test_a_process_that_has_loaded_gevent_and_has_real_threads_is_not_refused(url, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gevent", ModuleType("gevent"))
+    store = open_store(url)
+    await store.open()
     await store.close()

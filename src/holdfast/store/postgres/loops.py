@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from holdfast.errors import StoreAway
+from holdfast.errors import MisplacedCall, StoreAway
 from holdfast.extras import find_extra
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ class LoopThread:
     def start(self) -> None:
         """Start the thread, unless it runs."""
         if self._loop is None:
+            _refuse_greenlets()
             # Whichever loop the application uses, uvloop's saves a quarter of the processor time of a commit.
             faster = find_extra("uvloop")
             self._loop = asyncio.SelectorEventLoop() if faster is None else faster.new_event_loop()
@@ -122,6 +124,21 @@ class LoopThread:
             # The loop was closed meanwhile: nobody is there to be told.
             if not task.cancelled():
                 task.exception()
+
+
+def _refuse_greenlets() -> None:
+    """Raise where gevent or eventlet has made greenlets of threads: two event loops can't turn in one thread."""
+    if "gevent" in sys.modules or "eventlet" in sys.modules:
+        found: list[int] = []
+        probe = threading.Thread(target=lambda: found.append(threading.get_native_id()))
+        probe.start()
+        probe.join()
+        if found == [threading.get_native_id()]:
+            raise MisplacedCall(
+                "the threads of this process are greenlets, because gevent or eventlet has patched them, and a store "
+                "on Postgres needs a thread of its own; have the server use threads (gunicorn: --worker-class gthread; "
+                "celery: --pool threads), or use Holdfast in a process that is not patched"
+            )
 
 
 def _settle(future: asyncio.Future[T], task: asyncio.Task[T]) -> None:

@@ -110,8 +110,8 @@ class PostgresStore(LifeStore):
         pool = Pool(partial(link, is_hasty=True), _POOL)
         # A client and a worker may open it at the same time, each on its own loop: the first to succeed does.
         with self._opening:
-            self._openers += 1
             self._thread.start()
+            self._openers += 1
         is_first = is_left = False
         try:
             await self._thread.call(partial(pool.run, self._begin))
