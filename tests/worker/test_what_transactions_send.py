@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
@@ -166,6 +168,29 @@ async def test_items_that_middleware_sends_before_a_transactional_step_are_sent_
         await run.result(PATIENCE)
         assert has_begun == [False]
         assert [value for value, *_ in await items(run, "log")] == ["before", "first", "second", "after"]
+
+
+async def test_what_a_transactional_step_has_sent_is_out_before_its_run_learns_that_its_middleware_failed(file):
+    @contextmanager
+    def failing(info: Any) -> Iterator[None]:
+        yield
+        raise ConnectionError
+
+    @step(transaction=True, retry=ONCE)
+    def said(db: sqlite3.Connection) -> None:
+        set_value("state", "of the step")
+
+    @workflow
+    async def saying() -> None:
+        try:
+            said()
+        except ConnectionError:
+            set_value("state", "of the body")
+
+    async with stage(file, saying, middleware=[failing]) as s:
+        run = await s.client.start(saying)
+        await run.result(PATIENCE)
+        assert await run.value("state") == "of the body"
 
 
 async def test_a_turn_during_the_sending_of_items_does_not_record_a_result_without_its_transaction(postgres):

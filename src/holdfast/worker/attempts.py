@@ -281,6 +281,7 @@ class Attempts:
     async def _inside_middleware(self, attempt: Attempt, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         step = attempt.command.step
         async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_exit(partial(self.inside.left, attempt))
             for middleware in self._middleware:
                 manager = middleware(attempt)
                 if hasattr(manager, "__aenter__"):

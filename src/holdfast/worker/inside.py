@@ -187,6 +187,12 @@ class Inside:
             del self._pauses[next(iter(self._pauses))]
         return pause
 
+    async def left(self, attempt: Attempt, kind: object, error: BaseException | None, where: object) -> None:
+        """Its middleware was left. If that failed after the function, nothing is committed, as after a failure of the
+        function: what was kept goes out before anybody learns of it."""
+        if error is not None and attempt.loan is not None:
+            await self.end(attempt)
+
     async def end(self, attempt: Attempt) -> None:
         """Roll back what is not committed. What the step has sent goes out alone, as from any step that fails."""
         assert attempt.loan is not None
