@@ -36,6 +36,11 @@ def line_of(text: str, body: Workflow[..., Any]) -> int:
 
 
 @workflow
+async def without_a_timer() -> int:
+    return await double(1) + await asyncio.Event().wait()
+
+
+@workflow
 async def another_step_first() -> int:
     return await echo(1)  # changed
 
@@ -57,6 +62,15 @@ def test_a_report_names_the_run_and_its_workflow(begin):
     text = report(begin(charge_and_ship), another_step_first)
     assert "run-1" in text
     assert "charge_and_ship" in text
+
+
+def test_a_report_counts_the_entries_up_to_the_one_that_does_not_match(begin):
+    drive = begin(charge_and_ship)
+    assert "at entry 1." in report(drive, another_step_first)
+    drive.complete("double")
+    drive.fire()
+    assert [entry.kind for entry in drive.entries[:4]] == ["started", "step_asked", "step_completed", "timer_fired"]
+    assert "at entry 3." in report(drive, without_a_timer)
 
 
 def test_a_report_says_that_the_run_is_intact_and_what_to_do(begin):

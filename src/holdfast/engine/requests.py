@@ -94,7 +94,7 @@ class Requests(Compensations):
         self.loop.begin_timeouts_anew(now)
         for wait in () if self._life is None else self._life.waits.values():
             made, timer = wait.made, wait.reply.timer
-            if made is not None and made.expires_at is not None and isinstance(timer, Timer):
+            if made is not None and isinstance(timer, Timer):
                 wait.made = msgspec.structs.replace(made, expires_at=timer.due_at)
                 if wait.row is not None:
                     wait.row = msgspec.structs.replace(wait.row, expires_at=timer.due_at)
