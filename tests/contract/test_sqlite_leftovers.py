@@ -54,6 +54,7 @@ async def live(stage):
     assert await stage.store.resume_hook("t2", b"", message_id="m", now=T0) is Sent.SENT
     found = await stage.store.read_unmatched(10)
     assert await stage.store.deliver_event(found.events[0], found.waits) == 1
+    await stage.store.mark_matched({found.events[0].id: [b"p", b"q"]}, [], now=T0)
     await stage.store.append_items(StepItems(parent.id, "log", (b"",), "s", 1, parent.epoch), now=T0)
     child = await stage.claim_one(worker="two")
     await stage.store.pause_runs([child.id], True, now=T0)
@@ -70,8 +71,8 @@ def test_ended_runs_keep_only_rows_that_are_read_after_the_end(file):
 
     play(file, act)
     assert set(counts(file)) == {
-        "runs", "starts", "keys", "journal", "message_ids", "used_hooks", "events", "taken_events", "chain_values",
-        "stream_items",
+        "runs", "starts", "keys", "journal", "message_ids", "used_hooks", "events", "event_probes", "taken_events",
+        "chain_values", "stream_items",
     }  # fmt: skip
 
 
@@ -95,7 +96,7 @@ def test_deleted_runs_leave_nothing_but_events(file):
         assert len(await stage.store.delete_runs([run.id for run in ended])) == 4
 
     play(file, act)
-    assert counts(file) == {"events": 2, "message_ids": 1}
+    assert counts(file) == {"events": 2, "event_probes": 2, "message_ids": 1}
 
 
 def test_messages_to_ended_runs_are_not_kept(file):

@@ -158,8 +158,10 @@ class Side:
         if wait not in self.waits:
             return None
         found: list[Event] = []
-        while some := await store.find_events(self.waits[wait], after=found[-1].id if found else 0, limit=limit):
+        after = 0, 0
+        while some := await store.find_events(self.waits[wait], after=after, limit=limit):
             found += some
+            after = some[-1].published_at, some[-1].id
         return [self._event(event) for event in found]
 
     async def _deliver_event(self, store: Store, event: bytes, waits: list[int]) -> Any:
@@ -178,7 +180,11 @@ class Side:
         self, store: Store, events: list[bytes], waits: list[int], runs: list[NewRun], now: Instant
     ) -> None:
         await store.mark_matched(
-            [self.events[event].id for event in events if event in self.events],
+            {
+                self.events[event].id: probes_of(self.events[event].name, msgspec.json.decode(event))[1:]
+                for event in events
+                if event in self.events
+            },
             [self.waits[wait] for wait in waits if wait in self.waits],
             runs=runs,
             now=now,

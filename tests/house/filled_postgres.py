@@ -38,7 +38,11 @@ VALUES_OF = {
     "write_rows": {"epochs": [1, 1]},
     "find_held": {"epochs": [1, 1]},
     "find_newer_events": {
-        "run": 1, "name": "name-7", "seen_at": 1, "seen_id": 1, "matched_since": 1, "since": 1, "limit": 10,
+        "run": 1, "name": "name-7", "after_at": 1, "after_id": 1, "matched_since": 1, "since": 1, "limit": 10,
+    },
+    "find_probed_events": {
+        "run": 1, "name": "name-7", "after_at": 1, "after_id": 1, "matched_since": 1, "since": 1, "limit": 10,
+        "unmatched_at": 1, "unmatched_id": 1, "probes": [bytes(7) + b"\x07", bytes(8)],
     },
 }  # fmt: skip
 FILL = """
@@ -72,6 +76,10 @@ SELECT number, 0, 0, 1, 1, false, 'event', 'paid', '\\x' FROM holdfast.runs WHER
 INSERT INTO holdfast.events (published_at, matched_at, namespace_id, unmatched, name, payload)
 SELECT n, CASE WHEN n % 100 > 0 THEN n END, 1, n % 100 = 0, 'name-' || n % 20, '\\x'
 FROM generate_series(1, 20000) AS n;
+INSERT INTO holdfast.event_probes (published_at, event, matched_at, namespace_id, probe)
+SELECT n, n, n, 1, decode(lpad(to_hex(CASE WHEN kind = 0 THEN n ELSE 50000 + n % 20 END), 16, '0'), 'hex')
+FROM generate_series(1, 20000) AS n CROSS JOIN generate_series(0, 1) AS kind
+WHERE n % 100 > 0;
 INSERT INTO holdfast.taken_events (event, namespace_id, chain_id)
 SELECT n, 1, 'ended-' || n % 10 FROM generate_series(1, 10000) AS n
 """

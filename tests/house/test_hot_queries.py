@@ -20,8 +20,8 @@ PARAMS = {
     "held": '["r"]', "declared": None, "on_event": None, "waits": "[[1, 1]]", "event": 1, "chains": '["r"]',
     "chain_id": "r", "token": "t", "scope": "event", "probes": '["", "00"]', "published_at": 1, "after_run": 0,
     "after_number": 0, "after_at": 0, "after_id": 0,
-    "after": 0, "since": 0, "successor": 2, "successor_id": "s", "stream": "log", "step": "s",
-    "paused": 1, "before": 1, "longest": None, "seen_at": 0, "seen_id": 0, "matched_since": 0, "trace": None,
+    "after": 0, "unmatched_at": 0, "unmatched_id": 0, "since": 0, "successor": 2, "successor_id": "s",
+    "stream": "log", "step": "s", "paused": 1, "before": 1, "longest": None, "matched_since": 0, "trace": None,
     "asked": "[[1, 1]]", "askers": "[1]",
 }  # fmt: skip
 FRAGMENTS = {"get_run", "find_run", "read_ended"}
@@ -51,7 +51,7 @@ def walks(lines):
     tables = (
         "runs", "due", "one", "listed", "journal", "inbox", "starts", "given", "keys", "lanes", "waits", "open", "seen",
         "closed", "events", "taken_events", "message_ids", "used_hooks", "followers", "chain_values", "stream_items",
-        "newer", "late", "first", "ended", "parent", "child", "next", "registered",
+        "newer", "late", "probed", "event_probes", "first", "ended", "parent", "child", "next", "registered",
     )  # fmt: skip
     return [line for line in lines if line.startswith("SCAN") and line.split()[1] in tables]
 
@@ -106,7 +106,11 @@ def test_no_statement_walks_a_table(connection, name, text):
         ("find_events", "events", "events_by_name (namespace_id=? AND name=? AND published_at>"),
         ("find_newer_events", "newer", "events_by_name (namespace_id=? AND name=? AND "),
         ("find_newer_events", "late", "events_by_match (namespace_id=? AND name=? AND matched_at>"),
-        ("find_newer_events", "fresh", "events_unmatched (namespace_id=? AND published_at>"),
+        ("find_newer_events", "fresh", "events_unmatched_by_name (namespace_id=? AND name=? AND published_at>"),
+        ("find_probed_events", "probed", "PRIMARY KEY (namespace_id=? AND probe=? AND "),
+        ("find_probed_events", "late", "event_probes_by_match (namespace_id=? AND probe=? AND matched_at>"),
+        ("find_probed_events", "one", "events_unmatched_by_name (namespace_id=? AND name=? AND "),
+        ("delete_probes", "event_probes", "event_probes_by_event (event=?"),
         ("find_open", "open", "waits_by_run (run=? AND number=?"),
         ("read_unmatched_waits", "waits", "waits_unmatched (namespace_id=?"),
         ("read_unmatched", "events", "events_unmatched (namespace_id=? AND "),
@@ -200,7 +204,8 @@ def test_the_work_of_a_claim_is_bounded_by_its_limit_not_by_the_backlog(connecti
     assert work(connection, "claim_runs") <= before * 1.1
 
 
-def test_a_later_look_for_events_does_not_walk_what_was_taken_before(connection):
+@pytest.mark.parametrize("name", ["find_newer_events", "find_probed_events"])
+def test_a_later_look_for_events_does_not_walk_what_was_taken_before(connection, name):
     def fill_events(count, first):
         connection.executemany(
             "INSERT INTO events (id, namespace_id, name, payload, published_at, matched_at, unmatched)"
@@ -210,13 +215,17 @@ def test_a_later_look_for_events_does_not_walk_what_was_taken_before(connection)
         connection.executemany(
             "INSERT INTO taken_events VALUES (1, 'r', ?)", [(number,) for number in range(first, first + count)]
         )
+        connection.executemany(
+            "INSERT INTO event_probes VALUES (1, '00', ?, ?, ?)",
+            [(number, number, number) for number in range(first, first + count)],
+        )
 
     def steps(first):
         nonlocal count
         count = 0
         connection.set_progress_handler(tick, 1)
-        params = {**PARAMS, "seen_at": first, "seen_id": first, "matched_since": first}
-        connection.execute(SQL["find_newer_events"], params).fetchall()
+        params = {**PARAMS, "after_at": first, "after_id": first, "matched_since": first}
+        connection.execute(SQL[name], params).fetchall()
         connection.set_progress_handler(None, 0)
         return count
 
@@ -229,6 +238,31 @@ def test_a_later_look_for_events_does_not_walk_what_was_taken_before(connection)
     before = steps(10)
     fill_events(5_000, 100)
     assert steps(5_089) <= before * 1.2
+
+
+def test_the_work_of_a_look_back_does_not_grow_with_events_that_the_wait_cannot_match(connection):
+    def fill_events(count, first):
+        places = [(number, number) for number in range(first, first + count)]
+        connection.executemany(
+            "INSERT INTO events (id, namespace_id, name, payload, published_at, matched_at, unmatched)"
+            " VALUES (?, 1, 'n', '', ?, 1, 0)",
+            places,
+        )
+        connection.executemany("INSERT INTO event_probes VALUES (1, 'other', ?, ?, 1)", places)
+
+    for number, (first, count) in enumerate(((1, 1000), (1001, 4000))):
+        fill_events(count, first)
+        # Its own events, and one that is unmatched.
+        connection.execute("INSERT INTO event_probes VALUES (1, '00', ?, ?, 1)", (first, first))
+        connection.execute(
+            "INSERT INTO events (id, namespace_id, name, payload, published_at) VALUES (?, 1, ?, '', 1)",
+            (10_000 + number, "n" if number == 0 else "of another name"),
+        )
+        if number == 0:
+            before = work(connection, "find_probed_events")
+    connection.execute("DELETE FROM event_probes WHERE probe = '00' AND event > 1000")
+    assert len(connection.execute(SQL["find_probed_events"], PARAMS).fetchall()) == 2
+    assert work(connection, "find_probed_events") <= before * 1.1
 
 
 TELL = """

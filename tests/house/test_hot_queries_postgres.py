@@ -13,7 +13,7 @@ from holdfast.model import RunFilter
 from holdfast.store.listing import fragments
 from tests.house.filled_postgres import BLOCKS, VALUES, VALUES_OF, filled, migrated, on_connection
 
-BIG = {"runs", "starts", "journal", "inbox", "keys", "waits", "events", "taken_events"}
+BIG = {"runs", "starts", "journal", "inbox", "keys", "waits", "events", "taken_events", "event_probes"}
 FRAGMENTS = {"get_run", "find_run", "read_ended"}
 LISTING = {"list_runs", "select_runs"} | {
     name for name in BLOCKS if name.startswith(("and_", "list_by_", "end_")) and name != "end_run"
@@ -214,7 +214,11 @@ def with_runs(postgres, kept):
         ("change_runs", "runs_after", "after_run_id = id"),
         ("write_rows", "runs_by_id", "id = id"),
         ("find_newer_events", "events_by_name", "published_at"),
-        ("find_newer_events", "events_unmatched", "(published_at + 0) <="),
+        ("find_newer_events", "events_unmatched_by_name", "(published_at - 0) <="),
+        ("find_probed_events", "event_probes_pkey", "(probe = probe) AND (ROW(published_at, event) >"),
+        ("find_probed_events", "event_probes_by_match", "matched_at >="),
+        ("find_probed_events", "events_unmatched_by_name", "ROW((published_at - 0), id) >"),
+        ("delete_probes", "event_probes_by_event", "event = ANY"),
         ("mark_matched", "events_pkey", "id = ANY"),
         ("read_unmatched", "events_unmatched", "ROW((published_at + 0), id) >"),
         ("find_missed", "followers_pkey", "ROW(run, follower) >"),

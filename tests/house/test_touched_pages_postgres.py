@@ -131,3 +131,30 @@ def test_the_pages_touched_by_a_claim_do_not_grow_with_all_the_runs_that_were_to
 
     before, after = on_connection(url, measure)
     assert all(more <= some * 1.2 + 20 for some, more in zip(before, after, strict=True)), (before, after)
+
+
+UNFITTING = """
+INSERT INTO holdfast.events (published_at, matched_at, namespace_id, unmatched, name, payload)
+SELECT 1000000 + n, 1000000 + n, 1, false, 'name-7', '\\x' FROM generate_series({first}, {last}) AS n;
+INSERT INTO holdfast.event_probes (published_at, event, matched_at, namespace_id, probe)
+SELECT published_at, id, matched_at, 1, '\\x09' FROM holdfast.events
+WHERE published_at BETWEEN 1000000 + {first} AND 1000000 + {last};
+VACUUM ANALYZE holdfast.events;
+VACUUM ANALYZE holdfast.event_probes
+"""
+
+
+@pytest.mark.parametrize("matched_since", [None, 1], ids=["first look", "later look"])
+def test_the_pages_touched_by_a_look_back_do_not_grow_with_events_that_the_wait_cannot_match(postgres, matched_since):
+    url = filled(postgres.create_database(), 100)
+
+    async def measure(connection):
+        found = []
+        for first, last in ((1, 5000), (5001, 20_000)):
+            for statement in UNFITTING.format(first=first, last=last).split(";"):
+                await connection.execute(statement)
+            found.append(await buffers(connection, "find_probed_events", matched_since=matched_since))
+        return found
+
+    before, after = on_connection(url, measure)
+    assert after <= before * 1.2 + 20

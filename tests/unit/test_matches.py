@@ -1,4 +1,4 @@
-"""Matching: which payloads contain a match, and the probes by which events find the waits that they match."""
+"""Matching: which payloads contain a match, and the probes by which events and waits find each other."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model import holds, matches, probe_of, probes_of
+from holdfast.model import holds, matches, probe_of, probes_of, probes_to_ask
 
 MANY = {f"field{number:03}": number for number in range(300)} | {"z": 1}
 
@@ -87,3 +87,33 @@ def test_a_payload_may_be_nested_more_deeply_than_calls_go():
         value = {"a": value}
     assert len(probes_of("paid", value)) == 1
     assert not holds(value, {"a": {"b": 1}})
+
+
+@pytest.mark.parametrize(
+    ("match", "telling"),
+    [
+        ({"kind": "invoice", "order_id": 42}, {"order_id": 42}),
+        ({"kind": "invoice", "orderId": 42}, {"orderId": 42}),
+        ({"kind": "invoice", "order": {"id": 42}}, {"order": {"id": 42}}),
+        ({"kind": "invoice", "idempotency-key": "k"}, {"idempotency-key": "k"}),
+        ({"kind": "invoice", "KEY": 1}, {"KEY": 1}),
+        ({"kind": "invoice", "paid": 1, "monkey": 1}, {"kind": "invoice"}),
+        ({"a": "b", "order": "order-4711"}, {"order": "order-4711"}),
+        ({"b": 1, "a": 1}, {"a": 1}),
+        ({"done": True, "at": 1}, {"at": 1}),
+        ({"order_id": None, "kind": "x"}, {"kind": "x"}),
+        ({"a": False}, {"a": False}),
+        ({"kind": "invoice", "on": {"~date": "2024-01-01"}}, {"on": "2024-01-01"}),
+    ],
+)
+def test_a_wait_has_the_probe_of_the_field_that_most_likely_tells_it_from_others(match: Any, telling: Any) -> None:
+    assert probe_of("event", match) == probe_of("event", telling)
+    assert probe_of("event", match) in probes_of("event", match)
+
+
+def test_a_wait_that_asks_for_no_plain_value_asks_for_all_events_of_its_name():
+    for match in (None, {}, {"a": [1]}, {"a": {}}):
+        assert probes_to_ask("paid", probe_of("paid", match)) == []
+    assert probes_to_ask("paid", b"") == []
+    own = probe_of("paid", {"a": 1})
+    assert probes_to_ask("paid", own) == [own, probe_of("paid", None)]

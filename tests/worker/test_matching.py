@@ -227,7 +227,7 @@ async def test_a_wait_that_was_given_up_while_it_was_looked_at_hides_no_event_fr
         run = await stage.held(now=an_hour_ago)
         await stage.store.publish_event("paid", PLAIN.message(1, "publish"), now=an_hour_ago)
         [event] = (await stage.store.read_unmatched(1)).events
-        await stage.store.mark_matched([event.id], [], now=an_hour_ago)
+        await stage.store.mark_matched({event.id: []}, [], now=an_hour_ago)
         first, second = (Out(waits=(NewWait(number=number, kind="event", name="paid"),)) for number in (1, 2))
 
         async def give_up() -> None:

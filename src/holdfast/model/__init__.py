@@ -44,7 +44,7 @@ from .entries import (
 )
 from .histories import History, history_of, open_steps
 from .ids import bounded_id, check_id, new_id, next_child_id
-from .matches import NOWHERE, Place, holds, mark_of, probe_of, probes_of, value_at
+from .matches import NOWHERE, Place, holds, mark_of, probe_of, probes_of, probes_to_ask, value_at
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent, Unread
 from .retention import Swept
 from .retries import FINAL_MARK, NO_RETRY, Retry, as_final, is_final, restored_retry, stored_retry
@@ -192,6 +192,7 @@ __all__ = [
     "open_steps",
     "probe_of",
     "probes_of",
+    "probes_to_ask",
     "quoted",
     "restored_retry",
     "skipped",

@@ -1,8 +1,8 @@
-"""Matching: whether a payload holds what a wait asks for; and probes, short digests by which an event finds its waits
-without looking at the others.
+"""Matching: whether a payload holds what a wait asks for; and probes, short digests by which events and waits find each
+other without looking at all the others.
 
-A wait whose match asks for a plain value in some field is found by that field and value; any other wait by the event's
-name alone. An event has a probe for each plain value in it, and one for its name.
+A wait whose match asks for a plain value in some field has a probe of that field and value; any other wait one of the
+event's name alone. An event has a probe for each plain value in it, and one for its name.
 
 A date or a UUID is plain text in a payload whose class says what it is, and stands in an envelope elsewhere: matching
 treats both alike.
@@ -10,6 +10,7 @@ treats both alike.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, TypeAlias
@@ -20,6 +21,7 @@ Place: TypeAlias = tuple[str, ...]
 """Where in an object a value is: the names of the fields that lead to it."""
 NOWHERE: Any = object()
 """Says that there is no plain value in a place."""
+_KEY = re.compile(r"(?i:(^|[_-])(id|key|uuid))$|[a-z0-9](Id|ID|Key|Uuid|UUID)$")
 
 
 def holds(value: object, wanted: object, *, has_pairs: bool = False) -> bool:
@@ -82,22 +84,40 @@ def value_at(value: Any, place: Place) -> Any:
 
 
 def probe_of(name: str, match: Any) -> bytes:
-    """The probe of a wait with that match."""
-    path, value = next(_fields(_opened(match), ""), ("", None))
+    """The probe of a wait with that match: of the field that most likely tells it from other waits. That is a field
+    called as keys are, like `id` or `order_id`, before any other; then the one with the longest value, and then the
+    first by name. A bool or None comes last: it tells little. Events have probes for all of their fields, so another
+    choice would do as well for waits that are stored already."""
+    path, value = min(_fields(match, "", with_envelopes=False), key=_telling, default=("", None))
     return _digest(name, path, value)
+
+
+def _telling(field: tuple[str, Any]) -> tuple[bool, bool, int, str]:
+    path, value = field
+    is_key = _KEY.search(path.rpartition("/")[2]) is not None
+    return value is None or isinstance(value, bool), not is_key, -len(msgspec.json.encode(_even(value))), path
 
 
 def probes_of(name: str, payload: Any) -> list[bytes]:
     """The probes of an event: one of them is the probe of any wait that it matches."""
     found = [_digest(name, "", None)]
-    found += [_digest(name, path, value) for path, value in _fields(payload, "")]
+    found += [_digest(name, path, value) for path, value in _fields(payload, "", with_envelopes=True)]
     return found
 
 
-def _fields(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def probes_to_ask(name: str, probe: bytes) -> list[bytes]:
+    """The probes by which a wait with this one finds the events that were matched before it: its own, and that of the
+    name, which those events have of which no values were noted. None if it must look at all events of the name."""
+    of_name = _digest(name, "", None)
+    return [] if probe in (b"", of_name) else [probe, of_name]
+
+
+def _fields(value: Any, path: str, *, with_envelopes: bool) -> Iterator[tuple[str, Any]]:
     left = [(value, path)]
     while left:
         value, path = left.pop()
+        if not with_envelopes:
+            value = _opened(value)
         if isinstance(value, Mapping):
             left += [(value[key], f"{path}/{key}") for key in sorted(value, key=str, reverse=True)]
             inner = _opened(value)

@@ -72,6 +72,8 @@ class EventWait(msgspec.Struct, frozen=True):
     """When the run's chain was created: an event published later is not missed."""
     registered_at: Instant
     """A number that is registered anew, as when a run is tried again, is another wait."""
+    probe: bytes = b""
+    """Leads to the events that it may match, past the others; empty: to all of the name. See `probes_of`."""
     may_get_older: bool = False
     """Nobody has looked for its events yet, and there are older ones than the event that has found it."""
 

@@ -294,9 +294,11 @@ class Store(Protocol):
         first."""
 
     async def find_events(
-        self, wait: EventWait, *, after: int = 0, limit: int = 100, looked: Looked | None = None
+        self, wait: EventWait, *, after: tuple[Instant, int] = (0, 0), limit: int = 100, looked: Looked | None = None
     ) -> list[Event]:
-        """Events of the wait's name, published since its chain began and not taken by that chain, oldest first.
+        """Events that the wait may match, published since its chain began and not taken by that chain, oldest first.
+        They come after `after`, a time and an id. If the wait has a probe, they are events that were marked with it or
+        with the probe of their name, and those that are not marked yet; otherwise all of the wait's name.
 
         With `looked`, only events after the last that an earlier look saw, and those that were not matched by then or
         still are not. So events that the chain took long ago are not walked again.
@@ -311,15 +313,15 @@ class Store(Protocol):
 
     async def mark_matched(
         self,
-        events: Sequence[int],
+        events: Mapping[int, Sequence[bytes]],
         waits: Sequence[EventWait],
         *,
         runs: Sequence[NewRun] = (),
         now: Instant | None = None,
     ) -> None:
-        """Remember that these were looked at, except for a wait that was registered anew meanwhile. `runs` begin in the
-        same commit, unless the events were marked before. So an event begins its runs once, however often it is looked
-        at and whatever became of those runs."""
+        """Remember that these were looked at, except for a wait that was registered anew meanwhile. In the same commit
+        the probes are noted by which later waits find the events, and `runs` begin, unless the events were marked
+        before. So an event begins its runs once, however often it is looked at and whatever became of those runs."""
 
     async def list_triggers(self, event: str) -> list[Trigger]:
         """Workflows that begin a run for an event of this name, by the newest version that workers have registered."""

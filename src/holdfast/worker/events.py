@@ -5,6 +5,11 @@ there before it, a wait finds the events that were there before it, so the later
 delete of the wait's row decides who was first. Crash windows: before the delivery, somebody else looks again; after it
 and before the event is marked, another look delivers nothing twice. So marks may be written later, many in one commit.
 
+An event finds waits by its probes, and a wait finds events by them: whoever marks an event notes its probes in the same
+commit. So at any moment an event is either unmatched and found by its name, or matched and found by its probes. A wait
+asks for both in one statement, which misses no event that is being marked meanwhile. Neither walks what it can't match.
+An event of which no values may be noted has the probe of its name, for which every wait asks.
+
 An event that this worker's codec can't open is left unmatched for a worker that can open it, and so is a wait whose
 match needs it. They are skipped until it is time to begin from the start again, so that they hold up nothing behind
 them. The same holds if matching an event fails, whatever the error: no single event may end every worker.
@@ -33,7 +38,10 @@ _ANEW = 60 * SECOND
 """After so long the looks begin from the start again: events that were committed late stand before the place
 reached."""
 _LATE = 60 * SECOND
-"""How long marking an event may take, plus how far this worker's clock may be off."""
+"""How far this worker's clock may be ahead of the one that marks events, or that one be set back. An event that a look
+could not see was marked after that look, for it had not been committed by then."""
+_MANY_VALUES = 64
+"""Of an event with more plain values than that none are noted."""
 _MANY_LOOKED = 10_000
 _MARKED_AT_ONCE = 20
 """Other workers also look at what was looked at and is not marked yet."""
@@ -52,9 +60,9 @@ class Matchmaker:
         self._clock = clock
         self._event = self._wait = 0, 0
         """Up to these, everything unmatched is left to other workers."""
-        self._seen_events: list[int] = []
+        self._seen_events: dict[int, list[bytes]] = {}
         self._seen_waits: list[EventWait] = []
-        """What was looked at and is still to be marked."""
+        """What was looked at and is still to be marked. Events with the probes by which later waits find them."""
         self._triggers: dict[str, list[Trigger]] = {}
         """Triggers for the event names of this page. The page was read before them, so a trigger that is added later
         misses none of its events."""
@@ -114,12 +122,13 @@ class Matchmaker:
         begun = [
             self._run_of(trigger, event) for trigger in await self._begin_by(event) if _fits(payload, trigger.match)
         ]
+        noted = _noted(event, probes)
         if begun:
             # One commit: if a run were begun before the event is marked, it could end and be deleted before the next
             # look, and begin again.
-            await self._store.mark_matched([event.id], [], runs=begun, now=self._clock.store_time())
+            await self._store.mark_matched({event.id: noted}, [], runs=begun, now=self._clock.store_time())
         else:
-            self._seen_events.append(event.id)
+            self._seen_events[event.id] = noted
             await self._mark(at_least=_MARKED_AT_ONCE)
         return True
 
@@ -135,7 +144,7 @@ class Matchmaker:
         if len(events) + len(waits) >= at_least:
             await self._store.mark_matched(events, waits, now=self._clock.store_time())
             # Only now, for marking twice changes nothing.
-            self._seen_events, self._seen_waits = [], []
+            self._seen_events, self._seen_waits = {}, []
 
     async def _look_back(self, waits: Sequence[EventWait]) -> None:
         """First give these waits the older events that came while nobody waited. Of each run, begin with its oldest
@@ -164,7 +173,7 @@ class Matchmaker:
         looked = self._looked.pop(key, None)
         began = self._clock.now() - _LATE
         refused: Looked | None = None
-        after = 0
+        after = 0, 0
         while True:
             events = await self._store.find_events(wait, after=after, limit=_PAGE, looked=looked)
             looked = None
@@ -181,7 +190,7 @@ class Matchmaker:
                 refused = refused or Looked(event.published_at, event.id - 1, began)
             if len(events) < _PAGE:
                 break
-            after = events[-1].id
+            after = events[-1].published_at, events[-1].id
         # A wait that got none of these events may have been given up while we looked: the next one begins with the
         # first.
         self._keep(key, refused or Looked(began, 0, began))
@@ -214,6 +223,13 @@ class Matchmaker:
         is_news = key not in self._told
         self._told.add(key)
         return is_news
+
+
+def _noted(event: Event, probes: list[bytes]) -> list[bytes]:
+    """Those of an event's probes by which later waits find it: of its values, or of its name alone if there are very
+    many, or if the payload is stored through a chain. Digests of encrypted values would tell of them."""
+    is_plain = event.payload[:1] != b"\x00"
+    return probes[1:] if is_plain and len(probes) - 1 <= _MANY_VALUES else probes[:1]
 
 
 def _fits(payload: Any, match: bytes | None) -> bool:

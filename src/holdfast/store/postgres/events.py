@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.model import (
     Event,
@@ -14,7 +14,9 @@ from holdfast.model import (
     Sent,
     Trigger,
     Unmatched,
+    probes_to_ask,
 )
+from holdfast.store.lookbacks import places_of
 from holdfast.store.subscribers import News
 from holdfast.store.versions import triggers_of
 
@@ -91,20 +93,22 @@ async def find_waits(
     return [EventWait(*row) for row in await tx.all("find_waits", params)]
 
 
-async def find_events(tx: Transaction, wait: EventWait, after: int, limit: int, looked: Looked | None) -> list[Event]:
+async def find_events(
+    tx: Transaction, wait: EventWait, after: tuple[Instant, int], limit: int, looked: Looked | None
+) -> list[Event]:
     """Events that the wait's chain has not taken."""
+    probes = probes_to_ask(wait.name, wait.probe)
     params = {
         "namespace_id": tx.namespace_id,
         "run": wait.run,
         "name": wait.name,
         "since": wait.since,
-        "after": after,
         "limit": limit,
+        "probes": probes,
+        **places_of(wait, after, looked),
     }
-    if looked is None:
-        return [Event(*row) for row in await tx.all("find_events", params)]
-    params |= {"seen_at": looked.at, "seen_id": looked.id, "matched_since": looked.matched_since}
-    return [Event(*row) for row in await tx.all("find_newer_events", params)]
+    kind = "find_probed_events" if probes else "find_events" if looked is None else "find_newer_events"
+    return [Event(*row) for row in await tx.all(kind, params)]
 
 
 async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> int:
@@ -129,11 +133,23 @@ async def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait
 
 
 async def mark_matched(
-    tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], runs: Sequence[NewRun], now: Instant | None
+    tx: Transaction,
+    events: Mapping[int, Sequence[bytes]],
+    waits: Sequence[EventWait],
+    runs: Sequence[NewRun],
+    now: Instant | None,
 ) -> None:
-    """Remember that these were looked at. The first to do so begins the runs. Rows are marked in one order, so that two
-    who mark the same rows wait for each other in line."""
-    if events and await tx.all("mark_matched", {"events": sorted(events), "now": now}) and runs:
+    """Remember that these were looked at. The first to do so notes the events' probes and begins the runs. Rows are
+    marked in one order, so that two who mark the same rows wait for each other in line."""
+    probes = [(event, probe) for event in sorted(events) for probe in sorted(set(events[event]))]
+    params = {
+        "namespace_id": tx.namespace_id,
+        "events": sorted(events),
+        "probed": [event for event, _ in probes],
+        "probes": [probe for _, probe in probes],
+        "now": now,
+    }
+    if events and await tx.all("mark_matched", params) and runs:
         await start_runs(tx, runs, now)
     if waits:
         asked = sorted({(wait.run, wait.number, wait.registered_at) for wait in waits})

@@ -38,7 +38,7 @@ ORDER BY events.published_at + 0, events.id LIMIT :limit::integer;
 
 -- name: read_unmatched_waits
 -- Waits for events that nobody has looked at yet.
-SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.registered_at
+SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.registered_at, waits.probe
 FROM holdfast.waits
 WHERE waits.namespace_id = :namespace_id AND waits.unmatched
     AND (waits.run, waits.number) > (:after_run::bigint, :after_number::integer)
@@ -46,7 +46,7 @@ ORDER BY waits.run, waits.number LIMIT :limit::integer;
 
 -- name: find_waits
 -- Waits that an event may match: for each of its probes, and for none, a bounded walk along the index.
-SELECT found.run, found.number, found.name, found.match, found.since, found.registered_at,
+SELECT found.run, found.number, found.name, found.match, found.since, found.registered_at, found.probe,
     found.unmatched AND EXISTS (
         SELECT 1 FROM holdfast.events AS older
         WHERE older.namespace_id = :namespace_id AND older.name = :name AND older.published_at >= found.since
@@ -54,7 +54,8 @@ SELECT found.run, found.number, found.name, found.match, found.since, found.regi
     )
 FROM unnest(:probes::bytea[]) AS wanted (probe)
 CROSS JOIN LATERAL (
-    SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.registered_at, waits.unmatched
+    SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.registered_at, waits.probe,
+        waits.unmatched
     FROM holdfast.waits
     WHERE waits.namespace_id = :namespace_id AND waits.name = :name AND waits.probe = wanted.probe
         AND waits.kind = 'event' AND (waits.run, waits.number) > (:after_run::bigint, :after_number::integer)
@@ -64,17 +65,11 @@ CROSS JOIN LATERAL (
 ORDER BY found.run, found.number LIMIT :limit::integer;
 
 -- name: find_events
--- Events that a wait may get, oldest first, from the beginning of its chain or after the last one seen.
+-- Events of a name that a chain has not taken, after a place.
 SELECT events.id, events.name, events.payload, events.published_at, events.trace
 FROM holdfast.events
 WHERE events.namespace_id = :namespace_id AND events.name = :name
-    AND (events.published_at, events.id) > (
-        greatest(:since::bigint - 1, (SELECT seen.published_at FROM holdfast.events AS seen WHERE seen.id = :after)),
-        CASE
-            WHEN EXISTS (SELECT 1 FROM holdfast.events AS seen WHERE seen.id = :after AND seen.published_at >= :since)
-            THEN :after::bigint ELSE 9223372036854775807
-        END
-    )
+    AND (events.published_at, events.id) > (:after_at::bigint, :after_id::bigint)
     AND NOT EXISTS (
         SELECT 1 FROM holdfast.taken_events
         WHERE taken_events.event = events.id AND taken_events.chain_id = (
@@ -102,8 +97,7 @@ FROM (
         SELECT newer.id, newer.name, newer.payload, newer.published_at, newer.trace
         FROM holdfast.events AS newer
         WHERE newer.namespace_id = :namespace_id AND newer.name = :name
-            AND (newer.published_at, newer.id) > (:seen_at::bigint, :seen_id::bigint)
-            AND newer.published_at >= :since::bigint
+            AND (newer.published_at, newer.id) > (:after_at::bigint, :after_id::bigint)
             AND NOT EXISTS (
                 SELECT 1 FROM holdfast.taken_events
                 WHERE taken_events.event = newer.id AND taken_events.chain_id = (SELECT chain.id FROM chain)
@@ -114,7 +108,7 @@ FROM (
     SELECT late.id, late.name, late.payload, late.published_at, late.trace
     FROM holdfast.events AS late
     WHERE late.namespace_id = :namespace_id AND late.name || '' = :name AND late.matched_at >= :matched_since::bigint
-        AND late.published_at + 0 >= :since::bigint
+        AND late.published_at + 0 BETWEEN :since::bigint AND :after_at::bigint
         AND NOT EXISTS (
             SELECT 1 FROM holdfast.taken_events
             WHERE taken_events.event = late.id AND taken_events.chain_id = (SELECT chain.id FROM chain)
@@ -123,13 +117,78 @@ FROM (
     SELECT fresh.id, fresh.name, fresh.payload, fresh.published_at, fresh.trace
     FROM holdfast.events AS fresh
     WHERE fresh.namespace_id = :namespace_id AND fresh.unmatched AND fresh.name || '' = :name
-        AND fresh.published_at + 0 BETWEEN :since::bigint AND :seen_at::bigint
+        AND fresh.published_at - 0 BETWEEN :since::bigint AND :after_at::bigint
         AND NOT EXISTS (
             SELECT 1 FROM holdfast.taken_events
             WHERE taken_events.event = fresh.id AND taken_events.chain_id = (SELECT chain.id FROM chain)
         )
 ) AS found
 ORDER BY found.published_at, found.id LIMIT :limit::integer;
+
+-- name: find_probed_events
+-- Events that a wait with a probe may match and its chain has not taken: those that were matched, by their probes, after
+-- a place; those before it that were matched since an earlier look; and those that are still unmatched, which have no
+-- probes yet. One statement, which sees one moment: an event that is just being marked is found either way.
+WITH chain AS MATERIALIZED (
+    SELECT coalesce(starts.chain_id, runs.id) AS id
+    FROM holdfast.runs
+    JOIN holdfast.starts ON starts.number = runs.number
+    WHERE runs.number = :run
+)
+SELECT events.id, events.name, events.payload, events.published_at, events.trace
+FROM (
+    SELECT found.id, found.published_at
+    FROM (
+        SELECT newer.event AS id, newer.published_at
+        FROM unnest(:probes::bytea[]) AS asked (probe)
+        CROSS JOIN LATERAL (
+            SELECT probed.event, probed.published_at
+            FROM holdfast.event_probes AS probed
+            WHERE probed.namespace_id = :namespace_id AND probed.probe = asked.probe
+                AND (probed.published_at, probed.event) > (:after_at::bigint, :after_id::bigint)
+                AND NOT EXISTS (
+                    SELECT 1 FROM holdfast.taken_events
+                    WHERE taken_events.event = probed.event AND taken_events.chain_id = (SELECT chain.id FROM chain)
+                )
+            ORDER BY probed.published_at, probed.event LIMIT :limit::integer
+        ) AS newer
+        UNION ALL
+        SELECT late.event, late.published_at
+        FROM unnest(:probes::bytea[]) AS asked (probe)
+        CROSS JOIN LATERAL (
+            SELECT probed.event, probed.published_at
+            FROM holdfast.event_probes AS probed
+            WHERE probed.namespace_id = :namespace_id AND probed.probe || ''::bytea = asked.probe
+                AND probed.matched_at >= :matched_since::bigint AND probed.published_at + 0 >= :since::bigint
+                AND (probed.published_at + 0, probed.event + 0) <= (:after_at::bigint, :after_id::bigint)
+                AND NOT EXISTS (
+                    SELECT 1 FROM holdfast.taken_events
+                    WHERE taken_events.event = probed.event AND taken_events.chain_id = (SELECT chain.id FROM chain)
+                )
+            OFFSET 0
+        ) AS late
+        UNION ALL
+        (
+            SELECT fresh.id, fresh.published_at
+            FROM holdfast.events AS fresh
+            WHERE fresh.namespace_id = :namespace_id AND fresh.unmatched AND fresh.name || '' = :name
+                AND (fresh.published_at - 0, fresh.id) > (:unmatched_at::bigint, :unmatched_id::bigint)
+                AND NOT EXISTS (
+                    SELECT 1 FROM holdfast.taken_events
+                    WHERE taken_events.event = fresh.id AND taken_events.chain_id = (SELECT chain.id FROM chain)
+                )
+            ORDER BY fresh.published_at - 0, fresh.id LIMIT :limit::integer
+        )
+    ) AS found
+    ORDER BY found.published_at, found.id LIMIT :limit::integer
+) AS first
+CROSS JOIN LATERAL (
+    SELECT one.id, one.name, one.payload, one.published_at, one.trace
+    FROM holdfast.events AS one
+    WHERE one.id = first.id
+    OFFSET 0
+) AS events
+ORDER BY events.published_at, events.id;
 
 -- name: deliver_event
 -- Give an event to waits. Their rows are locked in order: of two that deliver at the same time the second waits here,
@@ -187,13 +246,22 @@ WHERE (first.chain_id IN (SELECT taken.chain_id FROM taken)) IS TRUE
 RETURNING inbox.run;
 
 -- name: mark_matched
--- Note that events were looked at. `IS NOT FALSE` keeps the index of the unmatched out of the plan: it may hold a
--- flood.
-UPDATE holdfast.events
-SET unmatched = false,
-    matched_at = coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-WHERE events.id = ANY (:events::bigint[]) AND events.unmatched IS NOT FALSE
-RETURNING events.id;
+-- Note that events were looked at, and what later waits find them by. `IS NOT FALSE` keeps the indexes of the unmatched
+-- out of the plan: they may hold a flood.
+WITH marked AS (
+    UPDATE holdfast.events
+    SET unmatched = false,
+        matched_at = coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+    WHERE events.id = ANY (:events::bigint[]) AND events.unmatched IS NOT FALSE
+    RETURNING events.id, events.published_at, events.matched_at
+),
+noted AS (
+    INSERT INTO holdfast.event_probes (published_at, event, matched_at, namespace_id, probe)
+    SELECT marked.published_at, marked.id, marked.matched_at, :namespace_id, given.probe
+    FROM marked
+    JOIN unnest(:probed::bigint[], :probes::bytea[]) AS given (event, probe) ON given.event = marked.id
+)
+SELECT marked.id FROM marked;
 
 -- name: mark_waits
 -- Note that waits were looked at, unless they were registered anew meanwhile.

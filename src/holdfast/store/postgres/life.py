@@ -5,7 +5,7 @@ Reads and single statements are transactions by themselves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from holdfast.model import (
@@ -50,7 +50,7 @@ class LifeStore(Messaging):
         return await self._read(partial(events.find_waits, event=event, probes=probes, after=after, limit=limit))
 
     async def find_events(
-        self, wait: EventWait, *, after: int = 0, limit: int = 100, looked: Looked | None = None
+        self, wait: EventWait, *, after: tuple[Instant, int] = (0, 0), limit: int = 100, looked: Looked | None = None
     ) -> list[Event]:
         return await self._read(partial(events.find_events, wait=wait, after=after, limit=limit, looked=looked))
 
@@ -59,14 +59,14 @@ class LifeStore(Messaging):
 
     async def mark_matched(
         self,
-        events: Sequence[int],
+        events: Mapping[int, Sequence[bytes]],
         waits: Sequence[EventWait],
         *,
         runs: Sequence[NewRun] = (),
         now: Instant | None = None,
     ) -> None:
         refuse_unstorable(runs)
-        deed = partial(_events.mark_matched, events=list(events), waits=list(waits), runs=list(runs), now=now)
+        deed = partial(_events.mark_matched, events=dict(events), waits=list(waits), runs=list(runs), now=now)
         await self._write(deed, is_one=not runs)
 
     async def list_triggers(self, event: str) -> list[Trigger]:

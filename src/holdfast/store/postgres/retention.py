@@ -40,9 +40,12 @@ async def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instan
     rows = await tx.all("sweep", {"namespace_id": tx.namespace_id, "now": at, "limit": limit})
     gone = await _remove(tx, rows)
     params = {"namespace_id": tx.namespace_id, "before": events_before, "limit": limit}
-    events = len(await tx.all("remove_events", params))
+    events = [event for (event,) in await tx.all("remove_events", params)]
+    if events:
+        await tx.all("forget_events", {"events": events})
+        await tx.all("delete_probes", {"events": events})
     ids = len(await tx.all("remove_event_ids", params))
-    return Swept(tuple(gone), events, max(len(gone), events, ids) < limit)
+    return Swept(tuple(gone), len(events), max(len(gone), len(events), ids) < limit)
 
 
 async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:

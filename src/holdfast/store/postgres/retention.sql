@@ -142,18 +142,24 @@ WHERE message_ids.namespace_id = :namespace_id
     AND message_ids.scope = ANY (ARRAY(SELECT 'signal/' || gone.chain_id FROM gone));
 
 -- name: remove_events
--- Remove a batch of old events, with the notes of which chains have taken them.
+-- Remove a batch of old events.
 WITH old AS MATERIALIZED (
     SELECT events.id FROM holdfast.events
     WHERE events.namespace_id = :namespace_id AND events.published_at < :before::bigint
     ORDER BY events.published_at LIMIT :limit::integer
     FOR UPDATE SKIP LOCKED
-),
-taken AS (
-    DELETE FROM holdfast.taken_events USING old WHERE taken_events.event = old.id
 )
 DELETE FROM holdfast.events USING old WHERE events.id = old.id
 RETURNING events.id;
+
+-- name: forget_events
+-- Remove the notes of which chains have taken these events. A statement of its own: it also sees what was committed while
+-- the events' rows were waited for.
+DELETE FROM holdfast.taken_events WHERE taken_events.event = ANY (:events::bigint[]);
+
+-- name: delete_probes
+-- Remove what these events were found by.
+DELETE FROM holdfast.event_probes WHERE event_probes.event = ANY (:events::bigint[]);
 
 -- name: remove_event_ids
 -- Remove the message ids of old events.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.model import (
     Event,
@@ -14,7 +14,9 @@ from holdfast.model import (
     Sent,
     Trigger,
     Unmatched,
+    probes_to_ask,
 )
+from holdfast.store.lookbacks import places_of
 from holdfast.store.subscribers import News
 from holdfast.store.versions import triggers_of
 
@@ -58,7 +60,7 @@ def read_unmatched(
     }
     return Unmatched(
         tuple(Event(*row) for row in tx.all("read_unmatched", params)),
-        tuple(EventWait(*row) for row in tx.all("read_unmatched_waits", params)),
+        tuple(_event_wait(*row) for row in tx.all("read_unmatched_waits", params)),
     )
 
 
@@ -77,29 +79,41 @@ def find_waits(
         "after_number": after_number,
         "limit": limit,
     }
-    return [
-        EventWait(run, number, name, match, since, registered_at, bool(may_get_older))
-        for run, number, name, match, since, registered_at, may_get_older in tx.all("find_waits", params)
-    ]
+    return [_event_wait(*row) for row in tx.all("find_waits", params)]
 
 
-def find_events(tx: Transaction, wait: EventWait, after: int, limit: int, looked: Looked | None) -> list[Event]:
+def _event_wait(
+    run: int,
+    number: int,
+    name: str,
+    match: bytes | None,
+    since: Instant,
+    registered_at: Instant,
+    probe: str,
+    may_get_older: int = 0,
+) -> EventWait:
+    return EventWait(run, number, name, match, since, registered_at, bytes.fromhex(probe), bool(may_get_older))
+
+
+def find_events(
+    tx: Transaction, wait: EventWait, after: tuple[Instant, int], limit: int, looked: Looked | None
+) -> list[Event]:
     """Events that were published since the wait's chain began, and not taken by that chain."""
     chain_id = chains_of(tx, [wait.run]).get(wait.run)
     if chain_id is None:
         return []
+    probes = probes_to_ask(wait.name, wait.probe)
     params = {
         "namespace_id": tx.namespace_id,
         "name": wait.name,
         "since": wait.since,
-        "after": after,
         "chain_id": chain_id,
         "limit": limit,
+        "probes": as_json([probe.hex() for probe in probes]),
+        **places_of(wait, after, looked),
     }
-    if looked is None:
-        return [Event(*row) for row in tx.all("find_events", params)]
-    params |= {"seen_at": looked.at, "seen_id": looked.id, "matched_since": looked.matched_since}
-    return [Event(*row) for row in tx.all("find_newer_events", params)]
+    kind = "find_probed_events" if probes else "find_events" if looked is None else "find_newer_events"
+    return [Event(*row) for row in tx.all(kind, params)]
 
 
 def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> int:
@@ -125,10 +139,19 @@ def deliver_event(tx: Transaction, event: Event, waits: Sequence[EventWait]) -> 
 
 
 def mark_matched(
-    tx: Transaction, events: Sequence[int], waits: Sequence[EventWait], runs: Sequence[NewRun], now: Instant | None
+    tx: Transaction,
+    events: Mapping[int, Sequence[bytes]],
+    waits: Sequence[EventWait],
+    runs: Sequence[NewRun],
+    now: Instant | None,
 ) -> None:
-    """Remember that these were looked at. The first to do so begins the runs."""
-    if events and tx.run("mark_matched", {"ids": as_json(list(events)), "now": tx.now(now)}) and runs:
+    """Remember that these were looked at. The first to do so notes the events' probes and begins the runs."""
+    params = {"ids": as_json(list(events)), "now": tx.now(now)}
+    marked = [event for (event,) in tx.all("mark_matched", params)] if events else []
+    probes = [(event, probe.hex()) for event in marked for probe in sorted(set(events[event]))]
+    if probes:
+        tx.run("note_probes", {"probes": as_json(probes)})
+    if marked and runs:
         start_runs(tx, runs, now)
     if waits:
         tx.run("mark_waits", {"waits": _places(waits)})

@@ -16,14 +16,14 @@ ORDER BY published_at, id LIMIT :limit;
 
 -- name: read_unmatched_waits
 -- Waits that nobody has looked at.
-SELECT run, number, name, match, since, registered_at
+SELECT run, number, name, match, since, registered_at, probe
 FROM waits
 WHERE namespace_id = :namespace_id AND unmatched = 1 AND (run, number) > (:after_run, :after_number)
 ORDER BY run, number LIMIT :limit;
 
 -- name: find_waits
 -- Waits that an event may match: a bounded walk for each of its probes, and then the first of all that were found.
-SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.registered_at,
+SELECT waits.run, waits.number, waits.name, waits.match, waits.since, waits.registered_at, waits.probe,
     waits.unmatched AND EXISTS (
         SELECT 1 FROM events AS older
         WHERE older.namespace_id = :namespace_id AND older.name = :name AND older.published_at >= waits.since
@@ -39,13 +39,11 @@ CROSS JOIN waits ON waits.id IN (
 ORDER BY waits.run, waits.number LIMIT :limit;
 
 -- name: find_events
--- Events that a wait may match and its chain has not taken, after the event :after. If that one is gone, it was too old
--- to matter, and the walk begins with the chain.
-WITH place (at) AS (SELECT max(:since, coalesce((SELECT published_at FROM events WHERE id = :after), :since)))
+-- Events of a name that a chain has not taken, after a place.
 SELECT events.id, events.name, events.payload, events.published_at, events.trace
-FROM place
-CROSS JOIN events ON events.namespace_id = :namespace_id AND events.name = :name AND events.published_at >= place.at
-WHERE (events.published_at > place.at OR events.id > :after)
+FROM events
+WHERE events.namespace_id = :namespace_id AND events.name = :name
+    AND (events.published_at, events.id) > (:after_at, :after_id)
     AND NOT EXISTS (
         SELECT 1 FROM taken_events
         WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
@@ -61,7 +59,7 @@ FROM events
 WHERE events.id IN (
         SELECT newer.id FROM events AS newer INDEXED BY events_by_name
         WHERE newer.namespace_id = :namespace_id AND newer.name = :name
-            AND (newer.published_at, newer.id) > (:seen_at, :seen_id) AND newer.published_at >= :since
+            AND (newer.published_at, newer.id) > (:after_at, :after_id)
             AND NOT EXISTS (
                 SELECT 1 FROM taken_events
                 WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
@@ -72,7 +70,7 @@ WHERE events.id IN (
     OR events.id IN (
         SELECT late.id FROM events AS late INDEXED BY events_by_match
         WHERE late.namespace_id = :namespace_id AND late.name = :name AND late.matched_at >= :matched_since
-            AND late.published_at >= :since
+            AND late.published_at BETWEEN :since AND :after_at
             AND NOT EXISTS (
                 SELECT 1 FROM taken_events
                 WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
@@ -80,15 +78,61 @@ WHERE events.id IN (
             )
     )
     OR events.id IN (
-        SELECT fresh.id FROM events AS fresh INDEXED BY events_unmatched
+        SELECT fresh.id FROM events AS fresh INDEXED BY events_unmatched_by_name
         WHERE fresh.namespace_id = :namespace_id AND fresh.unmatched = 1 AND fresh.name = :name
-            AND fresh.published_at BETWEEN :since AND :seen_at
+            AND fresh.published_at BETWEEN :since AND :after_at
             AND NOT EXISTS (
                 SELECT 1 FROM taken_events
                 WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
                     AND taken_events.event = fresh.id
             )
     )
+ORDER BY events.published_at, events.id LIMIT :limit;
+
+-- name: find_probed_events
+-- Events that a wait with a probe may match and its chain has not taken: those that were matched, by their probes, after
+-- a place; those before it that were matched since an earlier look; and those that are still unmatched, which have no
+-- probes yet. One statement: an event that is just being marked is found either way.
+SELECT events.id, events.name, events.payload, events.published_at, events.trace
+FROM (
+    SELECT newer.id
+    FROM json_each(:probes) AS asked
+    CROSS JOIN events AS newer ON newer.id IN (
+        SELECT probed.event FROM event_probes AS probed
+        WHERE probed.namespace_id = :namespace_id AND probed.probe = asked.value
+            AND (probed.published_at, probed.event) > (:after_at, :after_id)
+            AND NOT EXISTS (
+                SELECT 1 FROM taken_events
+                WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
+                    AND taken_events.event = probed.event
+            )
+        ORDER BY probed.published_at, probed.event LIMIT :limit
+    )
+    UNION ALL
+    SELECT late.event
+    FROM json_each(:probes) AS asked
+    CROSS JOIN event_probes AS late INDEXED BY event_probes_by_match ON late.namespace_id = :namespace_id
+        AND late.probe = asked.value AND late.matched_at >= :matched_since
+    WHERE late.published_at >= :since AND (late.published_at, late.event) <= (:after_at, :after_id)
+        AND NOT EXISTS (
+            SELECT 1 FROM taken_events
+            WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
+                AND taken_events.event = late.event
+        )
+    UNION ALL
+    SELECT fresh.id FROM (
+        SELECT one.id FROM events AS one INDEXED BY events_unmatched_by_name
+        WHERE one.namespace_id = :namespace_id AND one.name = :name AND one.unmatched = 1
+            AND (one.published_at, one.id) > (:unmatched_at, :unmatched_id)
+            AND NOT EXISTS (
+                SELECT 1 FROM taken_events
+                WHERE taken_events.namespace_id = :namespace_id AND taken_events.chain_id = :chain_id
+                    AND taken_events.event = one.id
+            )
+        ORDER BY one.published_at, one.id LIMIT :limit
+    ) AS fresh
+) AS found
+CROSS JOIN events ON events.id = found.id
 ORDER BY events.published_at, events.id LIMIT :limit;
 
 -- name: find_open
@@ -127,7 +171,15 @@ DELETE FROM waits WHERE id IN (SELECT value FROM json_each(:waits));
 
 -- name: mark_matched
 -- Note that events were looked at.
-UPDATE events SET unmatched = 0, matched_at = :now WHERE id IN (SELECT value FROM json_each(:ids)) AND unmatched = 1;
+UPDATE events SET unmatched = 0, matched_at = :now WHERE id IN (SELECT value FROM json_each(:ids)) AND unmatched = 1
+RETURNING id;
+
+-- name: note_probes
+-- What later waits find these events by.
+INSERT INTO event_probes (namespace_id, probe, published_at, event, matched_at)
+SELECT events.namespace_id, json_extract(asked.value, '$[1]'), events.published_at, events.id, events.matched_at
+FROM json_each(:probes) AS asked
+CROSS JOIN events ON events.id = json_extract(asked.value, '$[0]');
 
 -- name: mark_waits
 -- Note that waits were looked at, unless they were registered anew meanwhile.

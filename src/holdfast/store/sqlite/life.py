@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from holdfast.model import (
@@ -49,7 +49,7 @@ class LifeStore(Messaging):
         return await self._read(partial(events.find_waits, event=event, probes=probes, after=after, limit=limit))
 
     async def find_events(
-        self, wait: EventWait, *, after: int = 0, limit: int = 100, looked: Looked | None = None
+        self, wait: EventWait, *, after: tuple[Instant, int] = (0, 0), limit: int = 100, looked: Looked | None = None
     ) -> list[Event]:
         return await self._read(partial(events.find_events, wait=wait, after=after, limit=limit, looked=looked))
 
@@ -58,7 +58,7 @@ class LifeStore(Messaging):
 
     async def mark_matched(
         self,
-        events: Sequence[int],
+        events: Mapping[int, Sequence[bytes]],
         waits: Sequence[EventWait],
         *,
         runs: Sequence[NewRun] = (),

@@ -41,6 +41,7 @@ def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instant | No
     events = [event_id for (event_id,) in tx.all("delete_events", params)]
     if events:
         tx.run("forget_events", {"ids": as_json(events)})
+        tx.run("delete_probes", {"ids": as_json(events)})
     ids = tx.run("delete_event_ids", params)
     return Swept(tuple(gone), len(events), is_all=max(len(gone), len(events), ids) < limit)
 

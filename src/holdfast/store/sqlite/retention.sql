@@ -134,6 +134,10 @@ RETURNING id;
 -- The notes of which chains have taken these events.
 DELETE FROM taken_events WHERE event IN (SELECT value FROM json_each(:ids));
 
+-- name: delete_probes
+-- What these events were found by.
+DELETE FROM event_probes WHERE event IN (SELECT value FROM json_each(:ids));
+
 -- name: delete_event_ids
 -- The message ids of old events.
 DELETE FROM message_ids

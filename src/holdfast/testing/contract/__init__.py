@@ -23,6 +23,7 @@ from .life import TestLife, TestSubscribe
 from .managing import TestDeleteRuns, TestPauseRuns, TestSweep
 from .messages import TestSendSignal, TestTurnsGiveOut
 from .news import TestNews
+from .probes import TestProbes
 from .processes import TestProcesses
 from .races import TestMessagesInTwoStores, TestNamespacesOfMessages
 from .retries import TestRetriedRuns
@@ -65,6 +66,7 @@ __all__ = [
     "TestNews",
     "TestNextDue",
     "TestPauseRuns",
+    "TestProbes",
     "TestProcesses",
     "TestReadInbox",
     "TestReading",

@@ -73,7 +73,7 @@ class TestEvents:
         await waiting(stage, "paid")
         found = await stage.store.read_unmatched(10)
         assert (len(found.events), len(found.waits)) == (1, 1)
-        await stage.store.mark_matched([event.id for event in found.events], found.waits)
+        await stage.store.mark_matched({event.id: [] for event in found.events}, found.waits)
         assert await stage.store.read_unmatched(10) == Unmatched((), ())
 
     async def test_unmatched_events_and_waits_are_read_up_to_a_limit_oldest_first(self, stage: Stage) -> None:
@@ -152,12 +152,12 @@ class TestEvents:
         await published(stage, "other", at=after(5))
         assert [event.id for event in await stage.store.find_events(wait)] == [at_once.id, later.id]
         assert [event.id for event in await stage.store.find_events(wait, limit=1)] == [at_once.id]
-        assert [event.id for event in await stage.store.find_events(wait, after=at_once.id)] == [later.id]
-        assert await stage.store.find_events(wait, after=later.id) == []
+        assert [event.id for event in await stage.store.find_events(wait, after=place(at_once))] == [later.id]
+        assert await stage.store.find_events(wait, after=place(later)) == []
 
     async def test_an_event_that_was_marked_as_matched_is_still_found_by_a_later_wait(self, stage: Stage) -> None:
         event = await published(stage, "paid", at=after(1))
-        await stage.store.mark_matched([event.id], [])
+        await stage.store.mark_matched({event.id: []}, [])
         wait = await waiting(stage, "paid")
         assert await stage.store.find_events(wait) == [event]
 
@@ -246,29 +246,29 @@ class TestEvents:
         again = Out(waits=(NewWait(number=1, kind="event", name="shipped"),))
         await stage.commit(turn(run, after=1, at=after(1), out=again), now=after(1))
         assert await stage.store.deliver_event(event, [before]) == 0
-        await stage.store.mark_matched([], [before])
+        await stage.store.mark_matched({}, [before])
         assert [wait.name for wait in (await stage.store.read_unmatched(10)).waits] == ["shipped"]
         assert await stage.store.read_inbox("one") == []
 
     async def test_delivering_and_marking_nothing_changes_nothing(self, stage: Stage) -> None:
         event = await published(stage, "paid")
         assert await stage.store.deliver_event(event, []) == 0
-        await stage.store.mark_matched([], [])
+        await stage.store.mark_matched({}, [])
 
     async def test_an_event_begins_its_runs_once(self, stage: Stage) -> None:
         await stage.store.publish_event("paid", b"1", now=T0)
         [event] = (await stage.store.read_unmatched(10)).events
-        await stage.store.mark_matched([event.id], [], runs=[new_run(id="first")], now=T0)
+        await stage.store.mark_matched({event.id: []}, [], runs=[new_run(id="first")], now=T0)
         await stage.store.cancel_run("first", force=True, now=T0)
         assert await stage.store.delete_runs(["first"]) == ["first"]
         for again in ("first", "second"):
-            await stage.store.mark_matched([event.id], [], runs=[new_run(id=again)], now=T0)
+            await stage.store.mark_matched({event.id: []}, [], runs=[new_run(id=again)], now=T0)
             assert await stage.store.get_run(again) is None
 
     async def test_a_later_look_finds_the_events_after_the_last_one_seen(self, stage: Stage) -> None:
         wait = await waiting(stage, "paid")
         events = [await published(stage, "paid", at=after(number)) for number in range(4)]
-        await stage.store.mark_matched([event.id for event in events], [], now=after(5))
+        await stage.store.mark_matched({event.id: [] for event in events}, [], now=after(5))
         seen = Looked(events[1].published_at, events[1].id, after(100))
         assert await stage.store.find_events(wait, looked=seen) == events[2:]
         assert await stage.store.find_events(wait, looked=seen, limit=1) == events[2:3]
@@ -287,9 +287,9 @@ class TestEvents:
         # `late` was committed after the look, with a time before it.
         wait = await waiting(stage, "paid")
         old, late, new = [await published(stage, "paid", at=after(number)) for number in (1, 2, 3)]
-        await stage.store.mark_matched([old.id], [], now=after(4))
+        await stage.store.mark_matched({old.id: []}, [], now=after(4))
         seen = Looked(new.published_at, new.id, after(10))
-        await stage.store.mark_matched([late.id, new.id], [], now=after(10))
+        await stage.store.mark_matched({late.id: [], new.id: []}, [], now=after(10))
         assert await stage.store.find_events(wait, looked=seen) == [late, new]
         assert await stage.store.deliver_event(late, [wait]) == 1
         assert await stage.store.find_events(wait, looked=seen) == [new]
@@ -299,16 +299,16 @@ class TestEvents:
         wait = await waiting(stage, "paid")
         old, late, new = [await published(stage, "paid", at=after(number)) for number in (1, 2, 3)]
         await published(stage, "sent", at=after(1))
-        await stage.store.mark_matched([old.id, new.id], [], now=after(4))
+        await stage.store.mark_matched({old.id: [], new.id: []}, [], now=after(4))
         seen = Looked(new.published_at, new.id, after(10))
         assert await stage.store.find_events(wait, looked=seen) == [late]
-        await stage.store.mark_matched([late.id], [], now=after(4))
+        await stage.store.mark_matched({late.id: []}, [], now=after(4))
         assert await stage.store.find_events(wait, looked=seen) == []
 
     async def test_a_later_look_finds_nothing_from_before_the_chain(self, stage: Stage) -> None:
         early = await published(stage, "paid", at=T0 - 5)
         wait = await waiting(stage, "paid")
-        await stage.store.mark_matched([early.id], [], now=after(10))
+        await stage.store.mark_matched({early.id: []}, [], now=after(10))
         assert await stage.store.find_events(wait, looked=Looked(0, 0, 0)) == []
 
 
@@ -374,6 +374,11 @@ async def published(stage: Stage, name: str, payload: bytes = b"", *, at: int = 
     """Publish an event and return it."""
     assert await stage.store.publish_event(name, payload, now=at) is Sent.SENT
     return max((await stage.store.read_unmatched(10_000)).events, key=lambda event: event.id)
+
+
+def place(event: Event) -> tuple[Instant, int]:
+    """Where an event stands among the others of its name."""
+    return event.published_at, event.id
 
 
 async def waiting(stage: Stage, name: str, *, worker: str = "one") -> EventWait:

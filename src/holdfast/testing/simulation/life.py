@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from holdfast.model import (
@@ -101,7 +101,7 @@ class FaultyLife:
         return await self._ask("find_waits", lambda: self._inner.find_waits(event, probes, after=after, limit=limit))
 
     async def find_events(
-        self, wait: EventWait, *, after: int = 0, limit: int = 100, looked: Looked | None = None
+        self, wait: EventWait, *, after: tuple[Instant, int] = (0, 0), limit: int = 100, looked: Looked | None = None
     ) -> list[Event]:
         return await self._ask(
             "find_events", lambda: self._inner.find_events(wait, after=after, limit=limit, looked=looked)
@@ -112,7 +112,7 @@ class FaultyLife:
 
     async def mark_matched(
         self,
-        events: Sequence[int],
+        events: Mapping[int, Sequence[bytes]],
         waits: Sequence[EventWait],
         *,
         runs: Sequence[NewRun] = (),

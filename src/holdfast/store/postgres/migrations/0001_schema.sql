@@ -208,6 +208,24 @@ CREATE INDEX events_by_match ON holdfast.events (namespace_id, (name || ''), mat
 CREATE INDEX events_by_age ON holdfast.events (namespace_id, published_at);
 -- Ordered by a sum, so that the planner can take no other index: few events are unmatched, and many are as old.
 CREATE INDEX events_unmatched ON holdfast.events (namespace_id, (published_at + 0), id) WHERE unmatched;
+-- By a difference, so that it is not taken for the one above.
+CREATE INDEX events_unmatched_by_name ON holdfast.events (namespace_id, (name || ''), (published_at - 0), id)
+    WHERE unmatched;
+
+-- What later waits find events by, in the order in which they get them. Whoever marks an event as matched notes its
+-- probes, so an event has them exactly if it is matched.
+CREATE TABLE holdfast.event_probes (
+    published_at bigint NOT NULL,
+    event bigint NOT NULL,
+    matched_at bigint NOT NULL,
+    namespace_id integer NOT NULL,
+    probe bytea NOT NULL,
+    PRIMARY KEY (namespace_id, probe, published_at, event)
+);
+
+-- By an expression, so that the planner can take each of the two for its own walk only.
+CREATE INDEX event_probes_by_match ON holdfast.event_probes (namespace_id, (probe || ''::bytea), matched_at);
+CREATE INDEX event_probes_by_event ON holdfast.event_probes (event);
 
 -- Which chain has taken which event: within a chain an event goes to one wait.
 CREATE TABLE holdfast.taken_events (

@@ -183,6 +183,21 @@ CREATE INDEX events_by_name ON events (namespace_id, name, published_at, id);
 CREATE INDEX events_by_match ON events (namespace_id, name, matched_at) WHERE matched_at IS NOT NULL;
 CREATE INDEX events_by_age ON events (namespace_id, published_at);
 CREATE INDEX events_unmatched ON events (namespace_id, published_at, id) WHERE unmatched = 1;
+CREATE INDEX events_unmatched_by_name ON events (namespace_id, name, published_at, id) WHERE unmatched = 1;
+
+-- What later waits find events by, in the order in which they get them. Whoever marks an event as matched notes its
+-- probes, so an event has them exactly if it is matched.
+CREATE TABLE event_probes (
+    namespace_id INTEGER NOT NULL,
+    probe TEXT NOT NULL,
+    published_at INTEGER NOT NULL,
+    event INTEGER NOT NULL,
+    matched_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace_id, probe, published_at, event)
+) WITHOUT ROWID;
+
+CREATE INDEX event_probes_by_match ON event_probes (namespace_id, probe, matched_at);
+CREATE INDEX event_probes_by_event ON event_probes (event);
 
 CREATE TABLE taken_events (
     namespace_id INTEGER NOT NULL,
