@@ -49,8 +49,14 @@ class Fuzz:
     async def play(self, seed: int, length: int = LENGTH) -> list[Operation]:
         """Draw a sequence and compare after each of its operations. Raises Difference."""
         dice = Dice(seed, length)
-        async with self._sides() as sides:
-            return await _compared(seed, sides, _drawn(dice), dice)
+        try:
+            async with self._sides() as sides:
+                return await _compared(seed, sides, _drawn(dice), dice)
+        except Difference:
+            raise
+        except Exception as error:
+            error.add_note(f"seed {seed}; again: python -m tests.differential --seed {seed}")
+            raise
 
     async def play_all(self, seeds: Iterable[int], length: int = LENGTH) -> list[list[Operation] | Difference]:
         """Sequences, a few at a time: most of the time is spent waiting for answers."""

@@ -13,6 +13,8 @@ WORKFLOWS = ("ship", "b\"ill's", "größe")
 KEYS = ("k", "clé/1", "%k_")
 FINAL = tuple(status for status in RunStatus if status.is_final and status is not RunStatus.CONTINUED)
 LIVE = tuple(status for status in RunStatus if not status.is_final)
+BEGUN = tuple(status for status in LIVE if status is not RunStatus.PENDING)
+"""What a turn makes of a run that goes on. Pending it is again only if it is handed back without a turn."""
 ACCEPTS = {"even": lambda record: int(record.id[1:]) % 2 == 0, "none": lambda record: False}
 
 

@@ -34,7 +34,7 @@ from holdfast.model import (
     encode_entries,
 )
 from tests.differential.life import EVENTS, LIFE_WEIGHTS, Operation
-from tests.differential.listings import FINAL, KEYS, LIVE, WORKFLOWS, ListingDice
+from tests.differential.listings import BEGUN, FINAL, KEYS, LIVE, WORKFLOWS, ListingDice
 
 LANES = tuple(Lane(name, version, queue) for name in WORKFLOWS for version in ("1", "2") for queue in ("default", "q"))
 WORKERS = {"one": 0, "two": 0, "three": 1}
@@ -245,7 +245,7 @@ class Dice(ListingDice):
             epoch=claimed.epoch,
             at=self.now + self._one(0, 0, -5),
             data=self._data(),
-            change=self._change(LIVE if self._is(0.6) else FINAL) if is_last and self._is(0.6) else None,
+            change=self._change(BEGUN if self._is(0.6) else FINAL) if is_last and self._is(0.6) else None,
         )
 
     def _holding(self, run_id: str) -> tuple[str, ClaimedRun]:
@@ -258,7 +258,7 @@ class Dice(ListingDice):
         return RowChange(
             status=status,
             due_at=self._one(None, self._soon(), self._soon()),
-            release=self._is(0.5),
+            release=self._is(0.5) or status is RunStatus.PENDING,
             crashes=self._one(0, 0, 1, 3),
             blocked=self._one(None, None, None, "the code is wrong"),
             output=self._one(None, b"out\0") if status.is_final else None,
@@ -297,6 +297,10 @@ class Dice(ListingDice):
                     change=self._change(LIVE if not self._is(0.03) else FINAL),
                 )
             )
+        for write in writes:
+            if write.change.status is RunStatus.PENDING:
+                # Its worker has begun nothing of it, and sends no turn of it behind this.
+                self.claims.pop(write.run_id, None)
         return Operation("write_rows", {"writes": writes}, self._via())
 
     def _inbox(self) -> Operation:
