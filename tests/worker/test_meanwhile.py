@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+
 import pytest
 
 from holdfast import Worker, sleep, wait_for_signal, workflow
@@ -11,6 +13,19 @@ from tests.worker.slow import JumpingClock, Slow
 from tests.worker.stage import PATIENCE, stage, until
 
 
+@asynccontextmanager
+async def writing_its_wait(database_url, body):
+    """A run whose wait is on its way into the store, and gets there when the store's `rows` are set."""
+    store = Slow(database_url)
+    store.turns.set()
+    await store.open()
+    async with stage(database_url) as on, Worker(store, workflows=[body], clock=JumpingClock(), lease="1000d"):
+        run = await on.client.start(body)
+        await until(lambda: store.waiting == ["rows"])
+        yield on, store, run
+    await store.close()
+
+
 async def test_a_cancel_that_comes_while_the_wait_is_being_written_wakes_the_run(database_url):
     """Nothing else would wake the run: no alarm rings in this test."""
 
@@ -18,18 +33,12 @@ async def test_a_cancel_that_comes_while_the_wait_is_being_written_wakes_the_run
     async def body() -> None:
         await sleep("9s")
 
-    store = Slow(database_url)
-    store.turns.set()
-    await store.open()
-    async with stage(database_url) as on, Worker(store, workflows=[body], clock=JumpingClock(), lease="1000d"):
-        run = await on.client.start(body)
-        await until(lambda: store.waiting == ["rows"])
+    async with writing_its_wait(database_url, body) as (on, store, run):
         await run.cancel()
         await until(lambda: store.delivered)
         store.rows.set()
         await on.until_status(run, "cancelled")
         assert await on.kinds(run) == ["started", "cancel", "ended"]
-    await store.close()
 
 
 async def test_a_pause_that_comes_while_the_wait_is_being_written_lets_no_turn_be_taken(database_url):
@@ -37,12 +46,7 @@ async def test_a_pause_that_comes_while_the_wait_is_being_written_lets_no_turn_b
     async def body() -> str:
         return str(await wait_for_signal("go", timeout="9s"))
 
-    store = Slow(database_url)
-    store.turns.set()
-    await store.open()
-    async with stage(database_url) as on, Worker(store, workflows=[body], clock=JumpingClock(), lease="1000d"):
-        run = await on.client.start(body)
-        await until(lambda: store.waiting == ["rows"])
+    async with writing_its_wait(database_url, body) as (on, store, run):
         await on.client.pause(run.id)
         await run.signal("go", "on")
         await until(lambda: store.delivered > 1)
@@ -55,7 +59,6 @@ async def test_a_pause_that_comes_while_the_wait_is_being_written_lets_no_turn_b
         assert await on.kinds(run) == []
         await on.client.resume(run.id)
         assert await run.result(PATIENCE) == "on"
-    await store.close()
 
 
 async def test_a_run_that_is_being_given_back_to_a_pause_gets_no_turn_although_it_stood_in_line(database_url, caplog):
@@ -102,12 +105,7 @@ async def test_a_message_that_comes_while_a_long_wait_is_being_written_is_taken_
     async def patient() -> list[str]:
         return [str(await wait_for_signal("go")) for _ in range(2)]
 
-    store = Slow(database_url)
-    store.turns.set()
-    await store.open()
-    async with stage(database_url) as on, Worker(store, workflows=[patient], clock=JumpingClock(), lease="1000d"):
-        run = await on.client.start(patient)
-        await until(lambda: store.waiting == ["rows"])
+    async with writing_its_wait(database_url, patient) as (on, store, run):
         await run.signal("go", "first")
         await until(lambda: store.delivered)
         store.rows.set()
@@ -118,7 +116,6 @@ async def test_a_message_that_comes_while_a_long_wait_is_being_written_is_taken_
         await until(is_taken)
         await run.signal("go", "second")
         assert await run.result(PATIENCE) == ["first", "second"]
-    await store.close()
 
 
 async def test_a_body_goes_on_without_replay_after_a_message_that_comes_while_a_long_wait_is_being_written(
@@ -132,18 +129,12 @@ async def test_a_body_goes_on_without_replay_after_a_message_that_comes_while_a_
         began.append(1)
         return str(await wait_for_signal("go"))
 
-    store = Slow(database_url)
-    store.turns.set()
-    await store.open()
-    async with stage(database_url) as on, Worker(store, workflows=[patient], clock=JumpingClock(), lease="1000d"):
-        run = await on.client.start(patient)
-        await until(lambda: store.waiting == ["rows"])
+    async with writing_its_wait(database_url, patient) as (_, store, run):
         await run.signal("go", "on")
         await until(lambda: store.delivered)
         store.rows.set()
         assert await run.result(PATIENCE) == "on"
     assert began == [1]
-    await store.close()
 
 
 class Stuck(Slow):
