@@ -90,14 +90,15 @@ def test_a_sampler_of_somebody_else_s_is_asked_about_the_run_and_its_state_is_ke
     sampler = Asked()
     place = Places(sampler).place(run_of(1), 1, None)
     assert sampler.about == [("workflow.run", {"workflow.name": "orders", "workflow.version": "3", "run_id": "run-1"})]
-    assert place.is_sampled == (place.trace_id % 2 == 0)
+    assert place.is_sampled == (place.context.trace_id % 2 == 0)
     assert place.text.endswith(" asked=yes")
 
 
 def test_what_a_step_sees_of_a_run_that_is_not_sampled_is_the_run_s_own_context():
     place = Places(ALWAYS_OFF).place(run_of(1), 1, None)
     context = place.get_span_context()
-    assert (context.trace_id, context.span_id) == (place.trace_id, place.span_id)
+    sampled = Places(ALWAYS_ON).place(run_of(1), 1, None).context
+    assert (context.trace_id, context.span_id) == (sampled.trace_id, sampled.span_id)
     assert context.is_valid
     assert not context.trace_flags.sampled
     assert not place.is_recording()

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 import holdfast
 from holdfast import AsyncClient, Client, DefinitionError, Retry, RunFailed, step, workflow
 from holdfast.observe import Prometheus
+from holdfast.observe.series import Spread
 from tests.worker.stage import stage, until
 
 PATIENCE = "60s"
@@ -94,6 +95,12 @@ async def test_lag_is_counted_from_when_a_run_was_due(database_url, metrics):
         async with on.worker(doubled, observers=[metrics]):
             await run.result(timeout=PATIENCE)
     assert 7200 <= (value(metrics, "holdfast_queue_lag_seconds_sum", queue="default") or 0) < 7300
+
+
+def test_a_duration_that_two_clocks_make_negative_counts_as_none():
+    spread = Spread("lag", "Lag.", (), (1.0,), 1)
+    spread.add_all((), [-5, 3])
+    assert spread.of(()) == [1, 1, 3]
 
 
 async def test_steps_are_counted_by_how_each_attempt_ended(database_url, metrics):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from traceback import format_exception
-from typing import Any
+from typing import Any, Protocol
 
 from opentelemetry import trace
 from opentelemetry.attributes import BoundedAttributes
@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
 
 from holdfast.codec import message_of
 from holdfast.define import RunInfo, StepInfo
-from holdfast.model import RunRecord
+from holdfast.model import Instant, RunRecord
 
 from .contexts import OwnContext, make_context
 
@@ -28,9 +28,8 @@ _SCOPE = InstrumentationScope("holdfast")
 class LiveSpan(trace.Span, ReadableSpan):
     """A span that user code may write to until it ends, and that is then exported."""
 
-    # Named as ReadableSpan reads them.
-    __slots__ = ("_end_time", "_start_time", "_user_attributes")
-    # Values that most spans share are the class's.
+    __slots__ = ("_began_at", "_ended_at")
+    # Values that most spans share are the class's. Those that ReadableSpan reads are named as it reads them.
     _name: str
     _kind = SpanKind.CONSUMER
     _events: Sequence[Event] = ()
@@ -42,9 +41,22 @@ class LiveSpan(trace.Span, ReadableSpan):
     _resource: Any
     _limits: SpanLimits
 
+    _user_attributes: BoundedAttributes | None = None
+
     _context: SpanContext
-    _end_time: int | None
-    _user_attributes: BoundedAttributes | None
+    _began_at: Instant
+    _ended_at: Instant | None
+
+    @property
+    def start_time(self) -> int | None:
+        return self._began_at * 1_000
+
+    @property
+    def end_time(self) -> int | None:
+        ended_at = self._ended_at
+        return None if ended_at is None else ended_at * 1_000
+
+    _start_time, _end_time = start_time, end_time
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -62,14 +74,14 @@ class LiveSpan(trace.Span, ReadableSpan):
         return self._context
 
     def is_recording(self) -> bool:
-        return self._end_time is None
+        return self._ended_at is None
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         for key, value in attributes.items():
             self.set_attribute(key, value)
 
     def set_attribute(self, key: str, value: Any) -> None:
-        if self._end_time is None:
+        if self._ended_at is None:
             if self._user_attributes is None:
                 limits = self._limits
                 self._user_attributes = BoundedAttributes(
@@ -78,7 +90,7 @@ class LiveSpan(trace.Span, ReadableSpan):
             self._user_attributes[key] = value
 
     def add_event(self, name: str, attributes: Mapping[str, Any] | None = None, timestamp: int | None = None) -> None:
-        if self._end_time is None:
+        if self._ended_at is None:
             limits = self._limits
             bounded = BoundedAttributes(
                 limits.max_event_attributes, attributes, max_value_len=limits.max_attribute_length
@@ -103,15 +115,15 @@ class LiveSpan(trace.Span, ReadableSpan):
         self.add_event("exception", {**shown, **(attributes or {})}, timestamp)
 
     def set_status(self, status: Status | StatusCode, description: str | None = None) -> None:
-        if self._end_time is None:
+        if self._ended_at is None:
             self._status = status if isinstance(status, Status) else Status(status, description)
 
     def update_name(self, name: str) -> None:
-        if self._end_time is None:
+        if self._ended_at is None:
             self._name = name
 
     def add_link(self, context: SpanContext, attributes: Mapping[str, Any] | None = None) -> None:
-        if self._end_time is None:
+        if self._ended_at is None:
             self._links = (*self._links, trace.Link(context, attributes))
 
     def end(self, end_time: int | None = None) -> None:
@@ -128,14 +140,35 @@ class MessageSpan(LiveSpan):
         return dict(self._fixed_attributes)
 
 
+class Place(Protocol):
+    """The place of a run in a trace."""
+
+    @property
+    def context(self) -> SpanContext: ...
+
+    @property
+    def parent(self) -> SpanContext | None: ...
+
+
 class RunSpan(LiveSpan):
     """The span of a run that has ended."""
 
-    __slots__ = ("_context", "_parent", "_run", "_state")
+    __slots__ = ("_place", "_run", "_state")
     _name = "workflow.run"
+    _place: Place
     _run: RunInfo
     _state: str
     """How the run ended."""
+
+    @property
+    def _context(self) -> SpanContext:  # type: ignore[override]  # it is never assigned
+        return self._place.context
+
+    context = _context
+
+    @property
+    def _parent(self) -> SpanContext | None:  # type: ignore[override]  # it is never assigned
+        return self._place.parent
 
     def _own_attributes(self) -> dict[str, Any]:
         return {**named(self._run), "status": self._state}
@@ -168,7 +201,7 @@ class StepSpan(LiveSpan):
         self._step = step.name
         self._step_kind = step.kind
         self._attempt = step.attempt
-        self._start_time = step.began_at * 1_000
+        self._began_at = step.began_at
 
     @property
     def _context(self) -> SpanContext:  # type: ignore[override]  # it is never assigned
@@ -186,7 +219,9 @@ class StepSpan(LiveSpan):
     @property
     def start_time(self) -> int | None:
         step = self._live_step
-        return self._start_time if step is None else step.began_at * 1_000
+        return (self._began_at if step is None else step.began_at) * 1_000
+
+    _start_time = start_time
 
     def _own_attributes(self) -> dict[str, Any]:
         step = self._live_step
@@ -202,7 +237,7 @@ class StepSpan(LiveSpan):
             "step.kind": self._step_kind,
             "step.attempt": self._attempt,
         }
-        if self._end_time is not None:
+        if self._ended_at is not None:
             found["status"] = self._state
         return found
 

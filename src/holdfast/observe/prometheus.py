@@ -197,9 +197,15 @@ class Prometheus(GroupObserver):
                 self._step_retries.add((self._workflows[step.run.workflow], self._steps[step.name]))
 
     def _runs_ended(self, ended: Sequence[RunEnded]) -> None:
+        by_end: dict[tuple[str, str], list[int]] = {}
         for fact in ended:
-            labels = (self._workflows[fact.run.workflow], fact.status._value_)
-            self._lasted.add_to(labels, max(fact.at - fact.run.started_instant, 0))
+            run = fact.run
+            end = run.workflow, fact.status._value_
+            if end not in by_end:
+                by_end[end] = []
+            by_end[end].append(fact.at - run.started_instant)
+        for (workflow, status), lasted in by_end.items():
+            self._lasted.add_all((self._workflows[workflow], status), lasted)
 
     def _step_series(self, step: StepInfo, status: str) -> list[int]:
         labels = (self._workflows[step.run.workflow], self._steps[step.name], status)
@@ -215,13 +221,22 @@ class Prometheus(GroupObserver):
 
     def _runs_claimed(self, fact: RunsClaimed) -> None:
         self._group(self._claims, self._claimed, fact.took, len(fact.runs))
-        begun = Counter(run.workflow for run in fact.runs if run.epoch == 1)
-        taken_over = Counter(run.workflow for run in fact.runs if run.is_takeover)
-        for counts, found in ((self._begun, begun), (self._took_over, taken_over)):
-            for workflow, count in found.items():
-                counts.add((self._workflows[workflow],), count)
+        begun: list[str] = []
+        taken_over: list[str] = []
+        lags: dict[str, list[int]] = {}
         for run in fact.runs:
-            self._lag.add_to((self._queues[run.queue],), max(run.claimed_at - run.due_at, 0))
+            if run.epoch == 1:
+                begun.append(run.workflow)
+            if run.is_takeover:
+                taken_over.append(run.workflow)
+            if run.queue not in lags:
+                lags[run.queue] = []
+            lags[run.queue].append(run.claimed_at - run.due_at)
+        for counts, found in ((self._begun, begun), (self._took_over, taken_over)):
+            for workflow, count in Counter(found).items():
+                counts.add((self._workflows[workflow],), count)
+        for queue, waited in lags.items():
+            self._lag.add_all((self._queues[queue],), waited)
 
     def _worker_ended(self, fact: WorkerEnded) -> None:
         self._loads.pop(fact.worker_id, None)

@@ -90,6 +90,16 @@ class Spread:
         series[bisect_left(self.limits, value)] += 1
         series[-1] += value
 
+    def add_all(self, labels: tuple[str, ...], values: Sequence[int]) -> None:
+        """Add several durations at once. By two clocks a duration may come out negative: that is 0."""
+        series, limits = self.of(labels), self.limits
+        for value in values:
+            if value > 0:
+                series[bisect_left(limits, value)] += 1
+                series[-1] += value
+            else:
+                series[0] += 1
+
     def empty(self, core: Any) -> Any:
         return core.HistogramMetricFamily(self.name, self.text, labels=self.labels)
 

@@ -18,11 +18,11 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import SpanLimits
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from holdfast.codec import message_of
 from holdfast.define import RunInfo, StepInfo
-from holdfast.model import RunStatus
+from holdfast.model import Instant, RunStatus
 
 from .contexts import CURRENT, EMPTY, OwnContext, make_context, make_current, read
 from .facts import RunEnded, StepEnd
@@ -67,7 +67,7 @@ class Spans:
         span = step.span = _new(self._step_span)
         span._live_step = step
         span._id = self._new_id() or 1
-        span._end_time = span._user_attributes = None
+        span._ended_at = None
         if self._processors.tells_starts:
             span.copy(step)
             self._processors.begun(span, Context({CURRENT: traced}))
@@ -80,12 +80,13 @@ class Spans:
             span: StepSpan | None = step.span
             if span is not None:
                 step.span = None
-                span.copy(step)
-                at *= 1_000
+                # What `copy` does, inlined since this is done for every step.
+                span._run, span._step, span._step_kind = step.run, step.name, step.kind
+                span._attempt, span._began_at = step.attempt, step.began_at
                 if status != "completed" and (error := getattr(step, "error", None)) is not None:
-                    _explain(span, error, at)
+                    _explain(span, error, at * 1_000)
                 span._state = status
-                span._end_time = at
+                span._ended_at = at
                 span._live_step = None
                 ended.append(span)
         broken: Exception | None = None
@@ -106,14 +107,16 @@ class Spans:
     def _run_ended(self, fact: RunEnded, traced: RunTrace) -> RunSpan:
         run = fact.run
         span = _new(self._run_span)
-        span._run, span._state = run, fact.status._value_
-        self._begin(span, traced.context, traced.parent, run.started_instant * 1_000, EMPTY)
+        span._place, span._run, span._state = traced, run, fact.status._value_
+        span._began_at, span._ended_at = run.started_instant, None
+        if self._processors.tells_starts:
+            self._processors.begun(span, EMPTY)
         if fact.status is _FAILED and span._status is UNSET:
             span._status = _ERROR
-        span._end_time = fact.at * 1_000
+        span._ended_at = fact.at
         return span
 
-    def message(self, run: RunInfo, kind: str, name: str, at: int, sender: str | None) -> None:
+    def message(self, run: RunInfo, kind: str, name: str, at: Instant, sender: str | None) -> None:
         """Export a span without duration for a message that a run has taken in, linked with its sender's span."""
         traced: RunTrace | None = run.span
         if traced is None or not traced.is_sampled:
@@ -123,27 +126,15 @@ class Spans:
         span = _new(self._message_span)
         span._name = f"workflow.{kind}"
         span._fixed_attributes = {**named(run), f"{kind}.name": name}
-        self._begin(span, context, parent, at, Context({CURRENT: traced}))
+        span._context, span._parent = context, parent
+        span._began_at, span._ended_at = at, None
+        if self._processors.tells_starts:
+            self._processors.begun(span, Context({CURRENT: traced}))
         origin = read(sender)
         if origin is not None:
             span._links = (*span._links, trace.Link(origin))
-        span._end_time = at
+        span._ended_at = at
         self._processors.ended((span,))
-
-    def _begin(
-        self,
-        span: MessageSpan | RunSpan,
-        context: SpanContext,
-        parent: SpanContext | None,
-        began_at: int,
-        above: Context,
-    ) -> None:
-        span._context = context
-        span._parent = parent
-        span._start_time = began_at
-        span._end_time = span._user_attributes = None
-        if self._processors.tells_starts:
-            self._processors.begun(span, above)
 
 
 def _derived(kind: type[T], common: dict[str, Any]) -> type[T]:

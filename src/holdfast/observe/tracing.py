@@ -112,7 +112,7 @@ class Tracing(GroupObserver):
 
     def _message_taken(self, fact: MessageTaken) -> None:
         if self._spans is not None:
-            self._spans.message(fact.run, fact.kind, fact.name or "", fact.at * 1_000, fact.trace)
+            self._spans.message(fact.run, fact.kind, fact.name or "", fact.at, fact.trace)
 
     def _message_sent(self, fact: MessageSent) -> None:
         tracer = (self._provider or self._api).get_tracer("holdfast")

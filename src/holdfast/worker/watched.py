@@ -113,7 +113,8 @@ class WatchedAttempts(Attempts):
 
     def run_ended(self, fact: RunEnded) -> None:
         """Tell of the end of a run."""
-        self._tell_each(fact)
+        if self._at_once:
+            self._tell_each(fact)
         if self._in_groups:
             self._runs.append(fact)
             if not self._is_next:
