@@ -31,6 +31,10 @@ class Child:
             raise RuntimeError(f"a child process ended with {await self._process.wait()} before it was told to")
         return line.decode().rstrip("\n")
 
+    def tell(self) -> None:
+        """Tell it to begin, if it waits for that."""
+        self._input.write(b"\n")
+
     async def end(self) -> None:
         self._input.close()
         await self._process.wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -10,23 +11,31 @@ from holdfast import blocking
 from holdfast.define import Workflow
 
 
-def four_steps(done: Callable[[], None]) -> Workflow[[int], int]:
-    """Four empty steps. The last of each run calls `done`."""
+def four_steps(done: Callable[[], None], pause: float = 0.0) -> Workflow[[int], int]:
+    """Four steps, empty or with a pause of so many seconds. The last of each run calls `done`."""
 
     @holdfast.step(name="reserve")
     async def reserve(number: int) -> int:
+        if pause:
+            await asyncio.sleep(pause)
         return number + 1
 
     @holdfast.step(name="charge")
     async def charge(number: int) -> int:
+        if pause:
+            await asyncio.sleep(pause)
         return number + 1
 
     @holdfast.step(name="pack")
     async def pack(number: int) -> int:
+        if pause:
+            await asyncio.sleep(pause)
         return number + 1
 
     @holdfast.step(name="ship")
     async def ship(number: int) -> int:
+        if pause:
+            await asyncio.sleep(pause)
         done()
         return number + 1
 
