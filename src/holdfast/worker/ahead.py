@@ -17,7 +17,9 @@ import msgspec
 
 from holdfast.model import ClaimedRun, Instant, Message
 
-_REST = 1_000_000
+_REST = 250_000
+_LOOKS = 4
+"""How often within a moment the rate at which places are freed is looked at. A backlog of short runs may be over soon."""
 
 
 class Ahead:
@@ -57,7 +59,7 @@ class Ahead:
         if not self.moment or now < self._rests_until:
             return 0
         elapsed = now - self._counted_from
-        if elapsed >= self.moment:
+        if elapsed * _LOOKS >= self.moment:
             self._expected = min(self._count * self.moment // elapsed, self._most)
             self._count, self._counted_from = 0, now
         more = self._expected - len(self._runs)
