@@ -32,6 +32,7 @@ from holdfast.codec.hints import (
     resolve_reference,
     substitute,
 )
+from holdfast.codec.making import is_ordinary, makes_itself
 from holdfast.codec.models import Adapted, Model, has_core_schema, is_model
 from holdfast.codec.records import Keyed, NamedRow, Record
 from holdfast.codec.scalars import PLAIN, Hidden, Member, OneValue, Written
@@ -220,16 +221,16 @@ class Builder:
     def _record(self, cls: type, key: Any, name: str, arguments: tuple[Any, ...]) -> Shape:
         described = describe(cls)
         init = [argument for _, _, argument, _, _ in described if argument is not None]
-        is_plain = not any(
-            hasattr(cls, mark) for mark in ("__post_init__", "__attrs_attrs__", "__pydantic_fields__")
-        ) and accepts(cls, init)
+        takes_fields = accepts(cls, init)
+        is_plain = takes_fields and is_ordinary(cls, [name for name, *_ in described])
         self.is_unproven |= not is_plain
         hidden = [name for name, field in getattr(cls, "__pydantic_fields__", {}).items() if field.exclude]
         record = Record(
             cls,
             name,
             is_restored=not is_plain,
-            make=cls if accepts(cls, init) else None,
+            rebuilds_others=takes_fields and makes_itself(cls),
+            make=cls if takes_fields else None,
             hides=hidden[0] if hidden and not self._is_encrypted else "",
         )
         hints = class_hints(cls, arguments)

@@ -2,14 +2,15 @@
 
 A record is written as a JSON object by field name, or as pairs if the object would look like an envelope. On reading,
 unknown fields are ignored and missing ones take their defaults. The record is rebuilt through its own `__init__`, so
-that derived attributes exist and its checks run. Then each stored field is put back as it was, so that a converter or a
-`__post_init__` that is not idempotent changes nothing.
+that derived attributes exist and its checks run. If code of the class's own may run then, each stored field is put back as
+it was, so that a converter, an `__init__` or a `__post_init__` that is not idempotent changes nothing.
 
 An instance of a subclass is refused: the subclass's fields would be lost.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Container, Iterable
 from functools import cached_property
@@ -20,20 +21,36 @@ import msgspec
 from holdfast.codec.containers import pairs_in, refuse_other_type
 from holdfast.codec.fields import MISSING, Field
 from holdfast.codec.shapes import Misfit, Mismatch, Secret, Shape, Unstorable, envelope, expected_json, type_name
+from holdfast.codec.texts import TEXTS
 
 _COLLECTIONS = (dict, list, tuple, set, frozenset, deque)
+_WITH_CONTENT = (*_COLLECTIONS, str, int, float, complex, *TEXTS)
+"""Bases whose instances hold something beside attributes."""
 
 
 class Record(Shape):
     """An instance with fields."""
 
     __slots__ = (
-        "_fields", "_hides", "_is_restored", "_is_struct", "_items_of", "_keys", "_make", "_names", "_put",
+        "_content_of", "_fields", "_hides", "_is_restored", "_is_struct", "_keys", "_make", "_names", "_put",
         "_rebuilds_others", "type",
     )  # fmt: skip  # a name a line would be a page
 
-    def __init__(self, cls: type, name: str, *, is_restored: bool, make: Callable[..., Any] | None, hides: str) -> None:
-        """`make` is None if `__init__` does not take exactly the fields; `hides` names a field excluded by pydantic."""
+    def __init__(
+        self,
+        cls: type,
+        name: str,
+        *,
+        is_restored: bool,
+        rebuilds_others: bool,
+        make: Callable[..., Any] | None,
+        hides: str,
+    ) -> None:
+        """`make` is None if `__init__` does not take exactly the fields; `hides` names a field excluded by pydantic.
+
+        Attributes that are no fields come back only if the class's own code runs and `rebuilds_others`. Otherwise they
+        are refused.
+        """
         self.type: Any = cls
         self.name = name
         self.kinds = frozenset({"object"})
@@ -41,9 +58,8 @@ class Record(Shape):
         self._hides = hides
         self._is_restored = is_restored
         self._make = make
-        # Attributes that are no fields come back only if the class's own code runs. Otherwise they are refused.
-        self._rebuilds_others = is_restored and make is not None
-        self._items_of: Any = next((kind for kind in _COLLECTIONS if issubclass(cls, kind)), None)
+        self._rebuilds_others = rebuilds_others
+        self._content_of: Any = next((kind for kind in _WITH_CONTENT if issubclass(cls, kind)), None)
         self._names: set[str] = set()
         self._keys: set[str] = set()
         self._is_struct = issubclass(cls, msgspec.Struct)
@@ -73,13 +89,12 @@ class Record(Shape):
             raise misfit.under("." + name) from None
         except AttributeError:
             raise Unstorable(f"{self.name} has no value for its field {name}: it was never set") from None
-        if not self._rebuilds_others:
-            # A Struct's fields are not in its `__dict__`.
-            if len(getattr(value, "__dict__", ())) > (0 if self._is_struct else len(out)):
-                self._refuse_others(value)
-            if self._items_of is not None and self._items_of.__len__(value):
-                kind = self._items_of.__name__
-                raise Unstorable(f"{self.name} is a {kind}, whose items would be lost: keep them in a field")
+        # A Struct's fields are not in its `__dict__`.
+        in_dict = 0 if self._is_struct else len(out)
+        if not self._rebuilds_others and len(getattr(value, "__dict__", ())) > in_dict:
+            self._refuse_others(value)
+        if self._content_of is not None:
+            self._refuse_lost_content(value, escaped(out))
         return escaped(out)
 
     def load(self, plain: Any) -> Any:
@@ -110,7 +125,10 @@ class Record(Shape):
         return value
 
     def _assemble(self, stored: list[tuple[str, Any]]) -> Any:
-        value = self.type.__new__(self.type)
+        try:
+            value = self.type.__new__(self.type)
+        except TypeError as error:
+            raise Mismatch(f"{self.name} can't be made without arguments: {error}") from error
         for field in self._fields:
             if field.default is not MISSING:
                 self._put(value, field.name, field.default)
@@ -119,6 +137,17 @@ class Record(Shape):
         for name, item in stored:
             self._put(value, name, item)
         return value
+
+    def _refuse_lost_content(self, value: Any, plain: Any) -> None:
+        """Refuse a str, dict or the like that holds something, unless its own code makes the same of its fields."""
+        kind = self._content_of
+        if hasattr(kind, "__len__") and not kind.__len__(value):
+            return
+        with contextlib.suppress(Misfit):
+            if kind.__eq__(self.load(plain), value) is True:
+                return
+        what, them = ("items", "them") if kind in _COLLECTIONS else ("content", "it")
+        raise Unstorable(f"{self.name} is a {kind.__name__}, whose {what} would be lost: keep {them} in a field")
 
     def _refuse_others(self, value: Any) -> None:
         for name in value.__dict__:
