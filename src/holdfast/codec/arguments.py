@@ -31,9 +31,9 @@ from holdfast.codec.hints import (
 from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import PLAIN, Plain
 from holdfast.codec.seals import PICKLED, Seal
-from holdfast.codec.shapes import Misfit, Mismatch, Shape, Unstorable, encode_json
+from holdfast.codec.shapes import Misfit, Mismatch, Shape, Unstorable, decode_json, encode_json
 from holdfast.codec.unions import Union
-from holdfast.codec.values import TOO_DEEP, json_bytes, parsed, unreadable
+from holdfast.codec.values import TOO_DEEP, changed, json_bytes, parsed, unreadable
 from holdfast.errors import BadArguments, IOInBody, NotDecodable, NotEncodable
 from holdfast.model import counted
 
@@ -61,6 +61,7 @@ class _Parameters:
                 self._add_unpacked(parameter, hint, builder)
             else:
                 self._add(parameter, builder.build(hint, getattr(fn, "__module__", None)))
+        self.is_unproven = builder.is_unproven
 
     def _add_unpacked(self, parameter: inspect.Parameter, hint: Any, builder: Builder) -> None:
         """Add the keys of the TypedDict for `**kwargs: Unpack[Options]`; the types of `*args: *Ts` stay unknown."""
@@ -155,12 +156,16 @@ class ArgumentsCodec:
         return earlier(plain, self._resolve().records)
 
     def check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """Pack, and prove that the bytes unpack, so that no worker meets arguments that it can't read."""
+        """Pack, and prove that the bytes unpack to the same, so that no worker meets arguments that it can't read."""
         plain = self.pack(args, kwargs)
         try:
-            self.unpack(plain)
+            args, kwargs = self.unpack(plain)
         except NotDecodable as error:
             raise BadArguments(str(error)) from error.__cause__
+        if plain[:1] != PICKLED and self._resolve().is_unproven:
+            again = self.pack(args, kwargs)
+            if again != plain and self.unpack(again) != (args, kwargs):
+                raise NotEncodable(f"the arguments of {self._name}{changed(decode_json(plain), decode_json(again))}")
         return plain
 
     def _pack(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:

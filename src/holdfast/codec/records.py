@@ -2,8 +2,9 @@
 
 A record is written as a JSON object by field name, or as pairs if the object would look like an envelope. On reading,
 unknown fields are ignored and missing ones take their defaults. The record is rebuilt through its own `__init__`, so
-that derived attributes exist and its checks run. If code of the class's own may run then, each stored field is put back as
-it was, so that a converter, an `__init__` or a `__post_init__` that is not idempotent changes nothing.
+that derived attributes exist and its checks run. If code of the class's own may run then, each stored field is put back
+as it was, so that a converter, an `__init__` or a `__post_init__` that is not idempotent changes nothing: neither by
+setting a field to something else, nor in the list that it holds.
 
 An instance of a subclass is refused: the subclass's fields would be lost.
 """
@@ -19,6 +20,7 @@ from typing import Any
 import msgspec
 
 from holdfast.codec.containers import pairs_in, refuse_other_type
+from holdfast.codec.copies import copied, unchanged
 from holdfast.codec.fields import MISSING, Field
 from holdfast.codec.shapes import Misfit, Mismatch, Secret, Shape, Unstorable, envelope, expected_json, type_name
 from holdfast.codec.texts import TEXTS
@@ -100,7 +102,7 @@ class Record(Shape):
     def load(self, plain: Any) -> Any:
         plain = unwrapped(self, plain, self._keys)
         arguments: dict[str, Any] = {}
-        stored: list[tuple[str, Any]] = []
+        stored: list[tuple[str, Any, Any]] = []
         for field in self._fields:
             if field.key not in plain:
                 if field.default is MISSING and field.factory is MISSING and field.argument is not None:
@@ -113,18 +115,18 @@ class Record(Shape):
             if field.argument is not None:
                 arguments[field.argument] = item
             if self._is_restored or field.argument is None:
-                stored.append((field.name, item))
+                stored.append((field.name, item, item if field.argument is None else copied(item)))
         if self._make is None:
             return self._assemble(stored)
         try:
             value = self._make(**arguments)
         except Exception as error:
             raise Mismatch(f"{self.name} refused its stored fields: {type_name(type(error))}: {error}") from error
-        for name, item in stored:
-            self._put(value, name, item)
+        for name, item, copy in stored:
+            self._put(value, name, unchanged(item, copy))
         return value
 
-    def _assemble(self, stored: list[tuple[str, Any]]) -> Any:
+    def _assemble(self, stored: list[tuple[str, Any, Any]]) -> Any:
         try:
             value = self.type.__new__(self.type)
         except TypeError as error:
@@ -134,7 +136,7 @@ class Record(Shape):
                 self._put(value, field.name, field.default)
             elif field.factory is not MISSING:
                 self._put(value, field.name, field.factory())
-        for name, item in stored:
+        for name, item, _ in stored:
             self._put(value, name, item)
         return value
 

@@ -3,7 +3,8 @@
 How is a value proven to come back unchanged? Shapes check types exactly while they write. For a value that is rebuilt
 without user code this is proof enough: a scalar costs one type check, and nothing is decoded twice. Where user code
 runs on reading (a `__post_init__`, a validator, a pydantic model), `encode` reads its own bytes once before it returns
-them. So a value that can't be read back fails where it was made, and never on a replay.
+them, and writes what it has read. So a value that can't be read back, or comes back as another, fails where it was
+made, and never on a replay.
 """
 
 from __future__ import annotations
@@ -115,15 +116,25 @@ class ValueCodec:
             raise self._unreadable(error) from error
         data = json_bytes(plain, self._what, self._suffix)
         if self._is_unproven:
-            try:
-                shape.load(decode_json(data))
-            except Misfit as misfit:
-                raise NotEncodable(
-                    f"{self._what}{misfit.path}: could be written but not read back: {misfit.why}{self._suffix}"
-                ) from misfit.__cause__
-            except Exception as error:
-                raise self._unreadable(error) from error
+            self._prove(value, data)
         return data
+
+    def _prove(self, value: Any, data: bytes) -> None:
+        """Refuse a value that code of its own class does not read back, or reads as another."""
+        shape = self._resolve()
+        try:
+            again = shape.load(decode_json(data))
+            written = encode_json(shape.lower(again))
+            # A value that only pydantic can write may be written in another order, and be the same.
+            is_same = written == data or again == value
+        except Misfit as misfit:
+            raise NotEncodable(
+                f"{self._what}{misfit.path}: could be written but not read back: {misfit.why}{self._suffix}"
+            ) from misfit.__cause__
+        except Exception as error:
+            raise self._unreadable(error) from error
+        if not is_same:
+            raise NotEncodable(f"{self._what}{changed(decode_json(data), decode_json(written))}{self._suffix}")
 
     def _decode(self, stored: bytes, *, is_sent: bool = False) -> Any:
         plain = self._seal.open(stored)
@@ -171,6 +182,26 @@ def unreadable(what: str, cause: BaseException, suffix: str = "", *, deed: str =
         f"{what} can't be stored: {type(cause).__name__}: {message_of(cause)}; "
         f"{deed} plain data, read while its source is open{suffix}"
     )
+
+
+def changed(plain: Any, again: Any) -> str:
+    """The end of the error for a value that is written as `plain`, and as `again` once it was read."""
+    path = _difference(plain, again)
+    return (
+        f"{path}: code of its class changes it each time it is read: let an __init__, a __post_init__ or a validator "
+        "leave what the fields hold as it is, or keep what it makes of them beside them"
+    )
+
+
+def _difference(plain: Any, again: Any) -> str:
+    if type(plain) is type(again) is dict and plain.keys() == again.keys():
+        return next(
+            (f"[{key!r}]{_difference(plain[key], again[key])}" for key in plain if plain[key] != again[key]), ""
+        )
+    if type(plain) is type(again) is list and len(plain) == len(again):
+        pairs = enumerate(zip(plain, again, strict=True))
+        return next((f"[{index}]{_difference(one, other)}" for index, (one, other) in pairs if one != other), "")
+    return ""
 
 
 def json_bytes(plain: Any, what: str, suffix: str) -> bytes:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import attrs
+import msgspec
+import pydantic
+import pydantic_core
 import pytest
 
 from holdfast.codec import Codec
@@ -202,3 +207,176 @@ def test_a_collection_with_an_init_of_its_own_is_refused_if_it_holds_what_is_no_
     assert back(Table("a")) == Table("a")
     with pytest.raises(NotEncodable, match="Table is a dict, whose items would be lost"):
         codec.value(Table).encode(Table("a", x=1))
+
+
+@dataclass
+class Cart:
+    items: list[str]
+
+    def __post_init__(self) -> None:
+        self.items.append("gift")
+
+
+@attrs.define
+class DefinedCart:
+    items: list[str]
+
+    def __attrs_post_init__(self) -> None:
+        self.items.append("gift")
+
+
+class StructCart(msgspec.Struct):
+    items: list[str]
+
+    def __post_init__(self) -> None:
+        self.items.append("gift")
+
+
+class ModelCart(pydantic.BaseModel):
+    items: Any
+
+    def model_post_init(self, _: Any) -> None:
+        self.items.append("gift")
+
+
+@dataclass
+class Nested:
+    """Changes all that it can hold, however deep."""
+
+    table: dict[str, tuple[list[int], ...]]
+    names: set[str]
+    data: bytearray
+    last: deque[int]
+
+    def __post_init__(self) -> None:
+        self.table["a"][0].append(1)
+        self.names.add("x" * len(self.names))
+        self.data += b"x"
+        self.last.append(1)
+
+
+@dataclass
+class Indexed:
+    """Holds its items in two ways."""
+
+    items: list[samples.Item]
+
+    def __post_init__(self) -> None:
+        self.by_sku = {item.sku: item for item in self.items}
+        self.same = self.items
+
+
+@dataclass
+class Rebated:
+    """Changes what is none of its own fields, but a field of an item's."""
+
+    items: list[samples.Item]
+
+    def __post_init__(self) -> None:
+        for item in self.items:
+            item.cents -= 1
+
+
+class Shifting:
+    """A descriptor, which stands between a field and its value."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = "_" + name
+
+    def __get__(self, of: Any, owner: type) -> int:
+        return 0 if of is None else getattr(of, self.name)
+
+    def __set__(self, of: Any, value: int) -> None:
+        setattr(of, self.name, value + 1)
+
+
+@dataclass
+class Shifted:
+    number: int = Shifting()  # type: ignore[assignment]
+
+
+CARTS = [Cart(["a"]), DefinedCart(["a"]), StructCart(["a"]), ModelCart(items=["a"])]
+
+
+@pytest.mark.parametrize("value", CARTS, ids=lambda value: type(value).__name__)
+def test_what_a_class_adds_to_its_list_is_not_added_again(value: Any):
+    assert back(back(value)).items == ["a", "gift"]
+
+
+def test_what_a_class_changes_in_place_is_as_it_was_stored_however_deep_it_is():
+    given = Nested({"a": ([0], [5])}, {"n"}, bytearray(b"d"), deque([0]))
+    assert back(back(given)) == given
+
+
+def test_what_a_class_makes_of_its_items_holds_the_very_items():
+    copy = back(Indexed([samples.Item("a", 1)]))
+    assert copy.by_sku["a"] is copy.items[0]
+    assert copy.same is copy.items
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [(Rebated([samples.Item("a", 5)]), r"\['items'\]\[0\]\['cents'\]"), (Shifted(1), r"\['number'\]")],
+)
+def test_a_value_that_its_class_changes_each_time_it_is_read_is_refused(value: Any, path: str):
+    with pytest.raises(NotEncodable, match=f"^value{path}: code of its class changes it each time it is read"):
+        codec.value(type(value)).encode(value)
+
+
+def test_an_argument_that_its_class_changes_each_time_it_is_read_is_refused_where_a_run_is_started():
+    def body(given: Shifted, more: Cart) -> None: ...
+
+    with pytest.raises(NotEncodable, match=r"the arguments of .*body\(\)\[0\]\['number'\]: code of its class changes"):
+        codec.arguments(body).check((Shifted(1), Cart([])), {})
+
+
+class Forgetful(pydantic.BaseModel):
+    """Its validator leaves out a field that was set."""
+
+    name: str = ""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _forget(cls, data: Any) -> Any:
+        return {key: item for key, item in data.items() if key != "name"} if len(data.get("name", "")) < 3 else data
+
+
+def test_a_model_keeps_which_of_its_fields_were_set_also_if_a_validator_leaves_one_out():
+    given = Forgetful()
+    given.name = "Al"
+    assert back(given).model_fields_set == {"name"}
+
+
+class Restless:
+    """Known to pydantic only, and written in another order each time."""
+
+    turns = 0
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = frozenset(names)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Restless) and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+    def told(self) -> list[str]:
+        Restless.turns += 1
+        return sorted(self.names, reverse=Restless.turns % 2 == 0)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        schema = pydantic_core.core_schema
+        write = schema.plain_serializer_function_ser_schema(cls.told)
+        return schema.no_info_plain_validator_function(
+            lambda given: given if isinstance(given, cls) else cls(given), serialization=write
+        )
+
+
+def test_a_value_that_is_written_in_another_order_each_time_is_the_same():
+    def body(given: Restless) -> None: ...
+
+    given = Restless(["a", "b"])
+    assert back(given) == given
+    assert codec.arguments(body).check((given,), {})
