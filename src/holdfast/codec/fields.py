@@ -10,9 +10,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.codec.copies import copied
 from holdfast.codec.shapes import Shape
 
 MISSING: Any = dataclasses.MISSING
+
+_IMMUTABLE = {type(None), bool, int, float, str, bytes}
 
 
 class Field(NamedTuple):
@@ -24,6 +27,20 @@ class Field(NamedTuple):
     shape: Shape
     default: Any = MISSING
     factory: Callable[[], Any] = MISSING
+
+    @property
+    def shares_default(self) -> bool:
+        """Whether all values made without this field hold one object, which may be one that can change."""
+        return self.default is not MISSING and type(self.default) not in _IMMUTABLE
+
+    def own_default(self) -> Any:
+        """The default as a value of its own: what one run puts into it must not be there in the next."""
+        if not self.shares_default:
+            return self.default
+        try:
+            return self.shape.load(self.shape.lower(self.default))
+        except Exception:  # it does not fit the annotation, as a sentinel
+            return copied(self.default)
 
 
 def describe(cls: Any) -> list[tuple[str, str, str | None, Any, Any]]:

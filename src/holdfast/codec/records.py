@@ -107,6 +107,8 @@ class Record(Shape):
             if field.key not in plain:
                 if field.default is MISSING and field.factory is MISSING and field.argument is not None:
                     raise Mismatch(f"{self.name} needs {field.name}, which was not stored: give it a default")
+                if field.argument is not None and field.shares_default:
+                    arguments[field.argument] = field.own_default()
                 continue
             try:
                 item = field.shape.load(plain[field.key])
@@ -133,7 +135,7 @@ class Record(Shape):
             raise Mismatch(f"{self.name} can't be made without arguments: {error}") from error
         for field in self._fields:
             if field.default is not MISSING:
-                self._put(value, field.name, field.default)
+                self._put(value, field.name, field.own_default())
             elif field.factory is not MISSING:
                 self._put(value, field.name, field.factory())
         for name, item, _ in stored:
@@ -193,7 +195,7 @@ class NamedRow(Shape):
             elif field.default is MISSING:
                 raise Mismatch(f"{self.name} needs {field.name}, which was not stored: give it a default")
             else:
-                values.append(field.default)
+                values.append(field.own_default())
         return tuple.__new__(self.type, values)
 
 

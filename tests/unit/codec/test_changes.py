@@ -74,9 +74,61 @@ def test_a_value_that_can_t_be_read_is_named_by_its_path(cls):
         codec.value(list[cls]).decode(b'[{"a":1,"b":[1,"x"]}]')
 
 
-def test_a_default_is_never_shared_between_two_values():
-    made = codec.value(Data)
-    assert made.decode(b'{"a":1}').b is not made.decode(b'{"a":1}').b
+EMPTY: list[int] = []
+ODD: list[Any] = [None]
+
+
+@attrs.define
+class Listed:
+    a: int
+    b: list[int] = EMPTY
+
+
+class ListedRow(NamedTuple):
+    a: int
+    b: list[int] = EMPTY
+
+
+class Wrapped(NamedTuple):
+    """Its default is a record, which can change as a list can."""
+
+    a: int
+    b: Data = Data(1)
+
+
+class Loose(NamedTuple):
+    """Its default does not fit its annotation."""
+
+    a: int
+    b: list[int] = ODD
+
+
+@attrs.define(init=False)
+class Assembled:
+    """Its `__init__` does not take its fields."""
+
+    a: int
+    b: list[int] = EMPTY
+
+    def __init__(self) -> None:
+        self.a = 1
+
+
+@pytest.mark.parametrize("cls", [*KINDS[:-1], Listed, ListedRow, Wrapped, Loose, Assembled])
+def test_a_default_is_never_shared_between_two_values(cls):
+    made = codec.value(cls)
+    first, second = made.decode(b'{"a":1}'), made.decode(b'{"a":1}')
+    assert first.b is not second.b
+    assert first.b == second.b
+
+
+class Sentinel(NamedTuple):
+    a: int
+    b: Any = codec
+
+
+def test_a_default_that_can_t_be_stored_is_the_very_one():
+    assert codec.value(Sentinel).decode(b'{"a":1}').b is codec
 
 
 @dataclass
