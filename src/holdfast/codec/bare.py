@@ -32,7 +32,7 @@ from holdfast.codec.shapes import (
     envelope,
     type_name,
 )
-from holdfast.codec.texts import TEXTS, TEXTS_BY_TAG, UNREADABLE
+from holdfast.codec.texts import TEXTS, TEXTS_BY_TAG, UNREADABLE, is_drivers_uuid
 
 
 class Bare(Shape):
@@ -63,6 +63,8 @@ def lower(value: Any) -> Any:
         return {"~" + text.tag: text.write(value)}
     if isinstance(value, Enum):
         return {"~enum": _enum_name(value)}
+    if is_drivers_uuid(cls):
+        return {"~uuid": str(value)}
     raise _refusal(value)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum, Flag
 from math import isfinite
 from typing import Any
+from uuid import UUID
 
 from holdfast.codec import bare
 from holdfast.codec.shapes import (
@@ -22,7 +23,7 @@ from holdfast.codec.shapes import (
     expected_json,
     type_name,
 )
-from holdfast.codec.texts import TEXTS, UNREADABLE, Text
+from holdfast.codec.texts import TEXTS, UNREADABLE, Text, is_drivers_uuid
 
 
 def lower_subtype(shape: Shape, base: type, value: Any) -> Any:
@@ -104,7 +105,7 @@ class Written(Shape):
         self._read = text.read
 
     def lower(self, value: Any) -> Any:
-        if type(value) is self.type:
+        if type(value) is self.type or (self.type is UUID and is_drivers_uuid(type(value))):
             return self._write(value)
         return lower_subtype(self, self.type, value)
 
