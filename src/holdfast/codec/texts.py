@@ -10,7 +10,7 @@ import binascii
 import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from holdfast.codec.shapes import Unstorable
+from holdfast.codec.shapes import Unstorable, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,35 @@ def _write_moment(moment: datetime | time) -> str:
     # With the offset alone the zone would be lost, and arithmetic across a clock change would differ on replay.
     if type(zone) is ZoneInfo and zone.key:
         text += f"[{zone.key}]"
+    elif zone is not None and type(zone) is not timezone and not _is_fixed(zone, moment):
+        raise Unstorable(f"{_zone_name(zone)} would come back as a fixed offset: {_ZONES}, or moment.astimezone(UTC)")
     # In the hour that clocks repeat, `fold` says which of the two is meant, unless the text has an offset.
     return text + _FOLD if moment.fold and (zone is None or type(moment) is time) else text
+
+
+_ZONES = "use a zone that has a key, such as ZoneInfo('Europe/Berlin')"
+
+
+def _is_fixed(zone: tzinfo, moment: datetime | time) -> bool:
+    """Whether the zone of another library has one offset for all times, so that nothing is lost with the zone itself.
+
+    Such a zone needs no moment to tell its offset, and any other can't without one.
+    """
+    try:
+        offset = zone.utcoffset(None)
+    except Exception:  # not made to be asked so
+        return False
+    return offset is not None and offset == moment.utcoffset()
+
+
+def _zone_name(zone: tzinfo) -> str:
+    return "a ZoneInfo without a key" if type(zone) is ZoneInfo else f"a zone of the type {type_name(type(zone))}"
+
+
+def _write_zone(zone: ZoneInfo) -> str:
+    if not zone.key:
+        raise Unstorable(f"{_zone_name(zone)} can't be found again: {_ZONES}")
+    return zone.key
 
 
 def _parts(text: str) -> tuple[str, str, int]:
@@ -121,7 +148,7 @@ TEXTS: dict[type, Text] = {
         _plain(ipaddress.IPv6Network, "ipv6network"),
         _plain(ipaddress.IPv4Interface, "ipv4interface"),
         _plain(ipaddress.IPv6Interface, "ipv6interface"),
-        Text(ZoneInfo, "zoneinfo", str, ZoneInfo),
+        Text(ZoneInfo, "zoneinfo", _write_zone, ZoneInfo),
     )
 }
 
