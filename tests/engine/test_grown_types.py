@@ -1,7 +1,9 @@
 """Types get fields with defaults while runs are under way that have handed values of them to steps and children."""
 
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
+from uuid import UUID, uuid4
 
 import attrs
 import msgspec
@@ -122,6 +124,50 @@ def test_a_run_goes_on_when_values_differ_from_the_defaults_that_there_were(begi
     assert sleeps(drive.replay(workflow=shop(after)))
 
 
+@dataclass
+class TracedData(Data):
+    trace: str = field(default_factory=lambda: uuid4().hex)
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    gift: bool = False
+
+
+@attrs.define
+class TracedDefined(Defined):
+    trace: UUID = attrs.Factory(uuid4)
+
+
+class TracedStruct(Struct):
+    trace: UUID = msgspec.field(default_factory=uuid4)
+
+
+class TracedModel(Model):
+    trace: UUID = pydantic.Field(default_factory=uuid4)
+
+
+TRACED = [(Data, TracedData), (Defined, TracedDefined), (Struct, TracedStruct), (Model, TracedModel)]
+
+
+@pytest.mark.parametrize(("before", "after"), TRACED, ids=lambda cls: cls.__name__)
+def test_a_run_goes_on_when_the_default_of_a_new_field_is_another_one_each_time(begin, before, after):
+    drive = begin(shop(before), before(a=1))
+    drive.complete("ship")
+    drive.complete("tell")
+    assert sleeps(drive.replay(workflow=shop(after)))
+
+
+@pytest.mark.parametrize("change", [{"a": 2}, {"gift": True}])
+def test_a_default_that_is_another_one_each_time_hides_no_other_change(begin, change):
+    drive = begin(shop(Data), Data(a=1))
+    with pytest.raises(JournalDiverged):
+        drive.replay(workflow=shop(TracedData, lambda order: replace(order, **change)))
+
+
+def test_code_that_puts_something_into_a_new_list_has_diverged(begin):
+    drive = begin(shop(Data), Data(a=1))
+    with pytest.raises(JournalDiverged):
+        drive.replay(workflow=shop(GrownData, lambda order: replace(order, notes=["x"])))
+
+
 def test_a_child_whose_input_type_got_fields_with_defaults_is_the_same_child(begin):
     def parent(cls: Any) -> Workflow[..., Any]:
         @workflow(name="deliver")
@@ -172,3 +218,11 @@ def test_the_search_for_earlier_forms_of_a_large_call_is_bounded():
     many = arguments.pack(([GrownData(a=number) for number in range(50_000)],), {})
     assert len(list(arguments.earlier(few))) == 7
     assert len(list(arguments.earlier(many))) < 7
+
+
+def test_fields_that_are_new_each_time_are_left_out_after_those_that_hold_their_defaults():
+    arguments = Codec().arguments(shop(TracedData).fn)
+    call = arguments.pack((TracedData(a=1, b="other"),), {})
+    without = [set(TracedData.__annotations__) - msgspec.json.decode(one)[0].keys() for one in arguments.earlier(call)]
+    assert without[:4] == [{"gift"}, {"trace"}, {"at"}, {"trace", "at"}]
+    assert len(without) == len(set(map(frozenset, without)))
