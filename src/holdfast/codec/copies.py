@@ -11,15 +11,18 @@ from typing import Any
 
 _DICTS = (dict, OrderedDict, Counter)
 _LISTS = (list, deque)
+ATOMS = frozenset({type(None), bool, int, float, str})
 
 
 def copied(item: Any) -> Any:
     """The same, with containers of its own."""
     kind = type(item)
+    if kind in ATOMS:
+        return item
+    if kind in _LISTS:
+        return kind([one if type(one) in ATOMS else copied(one) for one in item])
     if kind in _DICTS:
         return kind({key: copied(one) for key, one in item.items()})
-    if kind in _LISTS:
-        return kind(map(copied, item))
     if kind is set or kind is bytearray:
         return kind(item)
     if isinstance(item, tuple):
@@ -29,20 +32,8 @@ def copied(item: Any) -> Any:
 
 def unchanged(item: Any, copy: Any) -> Any:
     """The item itself if it still holds what its copy holds, else the copy."""
-    return copy if _is_changed(item, copy) else item
-
-
-def _is_changed(item: Any, copy: Any) -> bool:
-    # By identity: a comparison by value would call code of classes that may not be complete yet.
-    kind = type(item)
-    if item is copy:
-        return False
-    if kind is bytearray:
-        return bool(item != copy)
-    if kind is set:
-        return set(map(id, item)) != set(map(id, copy))
-    if kind in _DICTS:
-        return _is_changed(list(item), list(copy)) or _is_changed(list(item.values()), list(copy.values()))
-    if kind in _LISTS or isinstance(item, tuple):
-        return len(item) != len(copy) or any(map(_is_changed, item, copy))
-    return True
+    try:
+        # Containers compare what they hold by identity first: no code of its classes runs unless something changed.
+        return item if item is copy or item == copy else copy
+    except Exception:
+        return copy

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 from holdfast.codec import bare
-from holdfast.codec.copies import copied, unchanged
+from holdfast.codec.copies import ATOMS, copied, unchanged
 from holdfast.codec.fields import Field
 from holdfast.codec.records import escaped, excluded, refuse_subclass, unwrapped
 from holdfast.codec.shapes import ANY_KIND, Misfit, Mismatch, Shape, Unstorable, encode_json, envelope, type_name
@@ -84,7 +84,8 @@ class Model(Shape):
         plain = dict(unwrapped(self, plain))
         unset = plain.pop(UNSET, ())
         given: dict[str, Any] = {}
-        stored: dict[str, tuple[Any, Any]] = {}
+        stored: dict[str, Any] = {}
+        copies: dict[str, Any] = {}
         misfits: list[Misfit] = []
         for name, item in plain.items():
             field = self._fields.get(name)
@@ -95,17 +96,20 @@ class Model(Shape):
                     given[name] = item
                 continue
             try:
-                given[name] = loaded = field.shape.load(item)
-                stored[name] = loaded, copied(loaded)
+                given[name] = stored[name] = loaded = field.shape.load(item)
+                if type(loaded) not in ATOMS:
+                    copies[name] = copied(loaded)
             except Misfit as misfit:
                 # Its annotation can't read the stored value, but pydantic may.
                 given[name] = item
                 misfits.append(misfit.under("." + name))
         value = self._validate(given, misfits)
-        value.__dict__.update((name, unchanged(item, copy)) for name, (item, copy) in stored.items())
+        for name, copy in copies.items():
+            stored[name] = unchanged(stored[name], copy)
+        value.__dict__.update(stored)
         # Its own validators may have left out what was set, or set what was not.
-        are_set = (value.model_fields_set | stored.keys()) - set(unset)
-        if are_set != value.model_fields_set:
+        if unset or value.model_fields_set != stored.keys():
+            are_set = (value.model_fields_set | stored.keys()) - set(unset)
             object.__setattr__(value, "__pydantic_fields_set__", are_set)
         return value
 
