@@ -19,7 +19,7 @@ from holdfast.model import ClaimedRun, Instant, Message
 
 _REST = 250_000
 _LOOKS = 4
-"""How often within a moment the rate at which places are freed is looked at. A backlog of short runs may be over soon."""
+"""How often within a moment it is looked at how fast places are freed. A backlog of short runs may be over soon."""
 
 
 class Ahead:
