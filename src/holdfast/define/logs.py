@@ -9,6 +9,7 @@ import logging
 from contextlib import suppress
 from typing import Any
 
+from .finalizers import FINALIZERS
 from .scope import StepInfo, current_scope
 
 
@@ -16,7 +17,7 @@ class _RunFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         scope = current_scope.get()
         record.run_id = record.workflow = record.step = record.trace_id = None
-        if scope is None:
+        if scope is None or scope is FINALIZERS:
             return True
         run = scope.run
         record.run_id, record.workflow = run.id, run.workflow

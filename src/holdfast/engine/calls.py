@@ -270,8 +270,7 @@ class Calls:
 
     @property
     def is_silent(self) -> bool:
-        # While the collector runs, a living body counts as dead, too. A finalizer that logs then belongs to no body.
-        return self.is_replaying or (self.is_dead and not self.runners.is_collecting)
+        return self.is_replaying or self.is_dead
 
     def next_number(self) -> int:
         self._numbers += 1
