@@ -8,6 +8,7 @@ import gc
 
 import pytest
 
+import holdfast
 from holdfast import current_run, workflow
 from tests.engine.alerts import ALERTS, put_away
 from tests.engine.samples import clean_up, double, triple
@@ -185,6 +186,20 @@ def test_a_done_callback_can_not_ask_for_a_step_while_its_body_is_put_away(begin
     put_away(drive)
     assert ALERTS == []
     assert drive.asked == ["double"]
+
+
+@pytest.mark.parametrize("draw", [holdfast.uuid4, holdfast.rng])
+def test_finally_can_not_draw_while_its_body_is_put_away(begin, draw):
+    @workflow
+    async def body() -> None:
+        try:
+            await double(1)
+        finally:
+            draw()
+            ALERTS.append("drew")
+
+    put_away(begin(body))
+    assert ALERTS == []
 
 
 def test_tasks_made_while_a_body_is_put_away_do_nothing(begin):

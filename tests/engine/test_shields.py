@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
@@ -187,6 +188,34 @@ def test_a_shield_object_shared_by_several_runs_keeps_the_cancel_of_each_back(be
         drive.cancel()
         assert drive.ended is not None
         assert drive.check().status == "cancelled"
+
+
+def test_a_shield_of_another_run_that_is_left_in_this_one_opens_no_shield_of_this_one(begin):
+    kept: list[Iterator[None]] = []
+
+    def shielded() -> Iterator[None]:
+        with shield():
+            yield
+
+    @workflow
+    async def first() -> None:
+        kept.append(shielded())
+        next(kept[0])
+        await double(1)
+
+    @workflow
+    async def second() -> None:
+        with shield():
+            kept.clear()
+            await double(1)
+        await double(2)
+
+    begin(first)
+    drive = begin(second, run_id="run-2")
+    drive.cancel()
+    assert drive.ended is None
+    drive.complete("double")
+    assert drive.status == "cancelled"
 
 
 def test_a_cancel_that_a_shield_has_kept_back_until_the_end_ends_the_run(begin):

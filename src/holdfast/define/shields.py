@@ -25,17 +25,26 @@ class shield:  # used like a function: `with shield():`
     body: NotInRun outside any run, NotInBody in a step.
     """
 
-    # It has no state: the same object may be used around blocks of several runs at once.
-    __slots__ = ()
+    # The same object may be used around blocks of several runs at once.
+    __slots__ = ("_inside",)
+
+    def __init__(self) -> None:
+        self._inside: list[Body] = []
 
     def __enter__(self) -> Self:
-        body_for("holdfast.shield()").enter_shield()
+        body = body_for("holdfast.shield()")
+        body.enter_shield()
+        self._inside.append(body)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        body_for("holdfast.shield()").leave_shield()
+        body = body_for("holdfast.shield()")
+        # A generator of another run may be closed here. That run's shield is no business of this one.
+        if body in self._inside:
+            self._inside.remove(body)
+            body.leave_shield()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()

@@ -287,18 +287,20 @@ class Calls:
         return self.time
 
     def rng(self) -> random.Random:
-        if self._rng is None:
-            self._rng = random.Random(self._seed)
+        if self.is_dead:
+            self.refuse()
+        self._rng = self._rng or random.Random(self._seed)
         return self._rng
 
     def reseed(self, seed: bytes) -> None:
         """Draw from another seed: a fork must not repeat the tokens and numbers of the run that it stems from."""
         self._seed, self._reseed = seed, None
         if self._rng is not None:
-            # In place, since the body may hold this object.
-            self._rng.seed(seed)
+            self._rng.seed(seed)  # In place, since the body may hold this object.
 
     def uuid4(self) -> UUID:
+        if self.is_dead:
+            self.refuse()
         self._uuids += 1
         drawn = blake2b(self._uuids.to_bytes(8, "big"), key=self._seed, person=b"holdfast uuid4", digest_size=16)
         return UUID(bytes=drawn.digest(), version=4)
