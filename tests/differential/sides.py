@@ -226,9 +226,9 @@ class Side:
         found["versions"] = _by_workflow(await store.list_versions(now=now))
         found["workflows"] = await store.list_workflows()
         found["unmatched"] = await self._read_unmatched(store, 1000)
-        return {**found, **await self._life(store, found["runs"])} if with_life else found
+        return {**found, **await self._life(store, found["runs"], now)} if with_life else found
 
-    async def _life(self, store: Store, runs: dict[str, RunRecord]) -> dict[str, Any]:
+    async def _life(self, store: Store, runs: dict[str, RunRecord], now: int) -> dict[str, Any]:
         touched = sorted(self.touched)
         chains = sorted({runs[one].chain_id if one in runs else one for one in touched})
         lasts = await _each(store.find_last, [(one,) for one in touched])
@@ -237,7 +237,7 @@ class Side:
             "lasts": {one: record and record.id for one, record in lasts.items()},
             "cancels": {one: message and (message.run_id, message.payload) for one, message in cancels.items()},
             "unread": await _each(store.count_unread, [(one,) for one in touched]),
-            "triggers": {name: await store.list_triggers(name) for name in EVENTS},
+            "triggers": {name: await store.list_triggers(name, now=now) for name in EVENTS},
             "waits": await _each(_renumbered(store.read_waits), [(one,) for one in touched]),
             "values": await _each(store.read_value, [(one, name) for one in chains for name in VALUES]),
             "items": await _each(store.read_items, [(one, name) for one in chains for name in STREAMS]),

@@ -118,7 +118,7 @@ def begin_whoever_was_first(tx, events, waits, runs, now):
 
 
 def test_an_event_that_begins_no_run_is_noticed(monkeypatch):
-    monkeypatch.setattr(events, "list_triggers", lambda tx, event: [])
+    monkeypatch.setattr(events, "list_triggers", lambda tx, event, now: [])
     assert_noticed("events")
 
 

@@ -76,6 +76,26 @@ async def test_an_event_that_was_accepted_begins_its_run_whatever_the_workers_li
         assert await client.count(RunFilter(workflow=audit)) == 2
 
 
+async def test_after_a_deploy_was_taken_back_an_event_begins_a_run_that_is_executed(database_url):
+    def version(number: str) -> Any:
+        @workflow(name="remind", version=number, on_event="late")
+        async def remind(order: str) -> str:
+            return f"{order} in version {number}"
+
+        return remind
+
+    first, second = version("1"), version("2")
+    async with AsyncClient(database_url) as client:
+        for deployed in (first, second):
+            async with Worker(client, workflows=[deployed]):
+                pass
+        async with Worker(client, workflows=[first]) as worker:
+            await client.publish("late", "o-1")
+            await worker.drive()
+            [run] = [run async for run in client.runs(RunFilter(workflow="remind"))]
+            assert await run.result(timeout=0) == "o-1 in version 1"
+
+
 async def test_an_event_that_had_to_be_pickled_begins_its_run(database_url):
     @workflow(on_event="measured")
     async def double(value: Any) -> str:

@@ -30,6 +30,7 @@ from holdfast.model import (
     is_name,
     microseconds,
     new_id,
+    newest_of,
     quoted,
 )
 
@@ -100,8 +101,7 @@ def place_of(versions: Sequence[WorkflowVersion], own: Workflow[..., Any] | None
         return None
     declared = found.declared or (Declared() if own is None else own_place(own).declared)
     # Workers may serve other queues than the declared one.
-    queue = found.queues[0] if found.queues and declared.queue not in found.queues else declared.queue
-    return Place(found.version, queue, declared)
+    return Place(found.version, found.served_on(declared.queue), declared)
 
 
 def next_lane(versions: Sequence[WorkflowVersion], own: str, record: RunRecord) -> Lane:
@@ -122,9 +122,7 @@ def next_lane(versions: Sequence[WorkflowVersion], own: str, record: RunRecord) 
 
 
 def _chosen(versions: Sequence[WorkflowVersion], own: str | None) -> WorkflowVersion | None:
-    live = [one for one in versions if one.is_live]
-    known = next((one for one in live if one.version == own), None)
-    return known or max(live or versions, key=lambda one: one.age, default=None)
+    return next((one for one in versions if one.is_live and one.version == own), None) or newest_of(versions)
 
 
 def sealed_input(codec: Codec, workflow: Workflow[..., Any] | str, call: Call, place: Place | None = None) -> bytes:

@@ -73,7 +73,7 @@ from .texts import NOT_GIVEN, NotGiven, counted, is_name, is_text, quoted
 from .waits import FIRST_HOOK, EventWait, Looked, NewWait, Trigger, Unmatched, WaitRecord
 from .wanted import add_wanted
 from .workers import Lane, WorkerRecord
-from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, WorkflowVersion, natural
+from .workflows import KEPT, Declared, Parameter, Registration, WorkflowCount, WorkflowVersion, natural, newest_of
 
 __all__ = [
     "ASKS",
@@ -188,6 +188,7 @@ __all__ = [
     "moment_of",
     "natural",
     "new_id",
+    "newest_of",
     "next_child_id",
     "open_steps",
     "probe_of",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -65,6 +66,16 @@ class WorkflowVersion(msgspec.Struct, frozen=True, kw_only=True):
     def age(self) -> tuple[object, ...]:
         """A sort key that puts the newest last. Of versions registered at once the one that counts higher is newer."""
         return (self.first_at, natural(self.version))
+
+    def served_on(self, queue: str) -> str:
+        """The queue itself, unless live workers serve the version on others only: then one of those."""
+        return self.queues[0] if self.queues and queue not in self.queues else queue
+
+
+def newest_of(versions: Iterable[WorkflowVersion]) -> WorkflowVersion | None:
+    """The version that a new run gets if nobody asks for another: the newest of those that live workers have, so that
+    somebody executes it during a deploy and after one was taken back. If no worker is alive, the newest one."""
+    return max(versions, key=lambda found: (found.is_live, found.age), default=None)
 
 
 class WorkflowCount(msgspec.Struct, frozen=True, kw_only=True):

@@ -323,8 +323,8 @@ class Store(Protocol):
         the probes are noted by which later waits find the events, and `runs` begin, unless the events were marked
         before. So an event begins its runs once, however often it is looked at and whatever became of those runs."""
 
-    async def list_triggers(self, event: str) -> list[Trigger]:
-        """Workflows that begin a run for an event of this name, by the newest version that workers have registered."""
+    async def list_triggers(self, event: str, *, now: Instant | None = None) -> list[Trigger]:
+        """Workflows that begin a run for an event of this name, by the newest version that live workers have."""
 
     async def set_value(self, run_id: str, name: str, value: bytes, *, epoch: int, now: Instant | None = None) -> None:
         """Set a value of the run's chain, as a step does: it is visible at once. Nothing is set if the run has been

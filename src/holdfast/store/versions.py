@@ -6,26 +6,26 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.model import Trigger, WorkflowCount, WorkflowVersion, natural
+from holdfast.model import Trigger, WorkflowCount, WorkflowVersion, natural, newest_of
 
 
 def triggers_of(versions: Iterable[WorkflowVersion], event: str) -> list[Trigger]:
-    """Workflows that begin a run for the event. The newest version of a workflow decides, even if it declares another
-    event or none."""
-    newest = {found.workflow: found for found in sorted(versions, key=lambda found: found.age)}
-    return [
-        Trigger(
-            found.workflow,
-            found.version,
-            found.declared.queue,
-            event,
-            found.declared.match,
-            found.declared.deadline,
-            found.declared.retention,
-        )
-        for _, found in sorted(newest.items())
-        if found.declared is not None and found.declared.on_event == event
-    ]
+    """Workflows that begin a run for the event. Of each workflow one version decides, the one that a start by name
+    takes, even if it declares another event or none: with a newer one that nobody executes, the run would stay pending.
+    """
+    known: defaultdict[str, list[WorkflowVersion]] = defaultdict(list)
+    for one in versions:
+        known[one.workflow].append(one)
+    triggers: list[Trigger] = []
+    for workflow in sorted(known):
+        found = newest_of(known[workflow])
+        declared = None if found is None else found.declared
+        if found is not None and declared is not None and declared.on_event == event:
+            queue = found.served_on(declared.queue)
+            triggers.append(
+                Trigger(workflow, found.version, queue, event, declared.match, declared.deadline, declared.retention)
+            )
+    return triggers
 
 
 def counted(rows: Iterable[Sequence[Any]], versions: Iterable[WorkflowVersion]) -> list[WorkflowCount]:

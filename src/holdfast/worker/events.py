@@ -135,7 +135,8 @@ class Matchmaker:
     async def _begin_by(self, event: Event) -> list[Trigger]:
         """The triggers for events of that name."""
         if event.name not in self._triggers:
-            self._triggers[event.name] = await self._store.list_triggers(event.name)
+            now = self._clock.store_time()
+            self._triggers[event.name] = await self._store.list_triggers(event.name, now=now)
         return self._triggers[event.name]
 
     async def _mark(self, at_least: int = 1) -> None:

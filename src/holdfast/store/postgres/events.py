@@ -161,7 +161,7 @@ async def mark_matched(
         await tx.all("mark_waits", params)
 
 
-async def list_triggers(tx: Transaction, event: str) -> list[Trigger]:
+async def list_triggers(tx: Transaction, event: str, now: Instant | None) -> list[Trigger]:
     """Workflows that an event of this name begins, by what workers have declared."""
-    rows = await tx.all("list_triggers", {"namespace_id": tx.namespace_id, "event": event})
-    return triggers_of([workflow_version((*row, ())) for row in rows], event)
+    rows = await tx.all("list_triggers", {"namespace_id": tx.namespace_id, "event": event, "now": now})
+    return triggers_of([workflow_version(row) for row in rows], event)

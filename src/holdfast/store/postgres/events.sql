@@ -274,10 +274,23 @@ WHERE waits.run = ANY (:runs::bigint[]) AND waits.unmatched
     )) IS TRUE;
 
 -- name: list_triggers
--- All declared versions of those workflows of which some version declares this event.
-SELECT registered.workflow, registered.version, registered.first_at, registered.declared
-FROM holdfast.registered
-WHERE registered.namespace_id = :namespace_id AND registered.declared IS NOT NULL AND registered.workflow IN (
-    SELECT wanted.workflow FROM holdfast.registered AS wanted
-    WHERE wanted.namespace_id = :namespace_id AND wanted.on_event = :event
-);
+-- All declared versions of those workflows of which some version declares this event, and their queues as in
+-- list_versions.
+WITH wanted AS MATERIALIZED (
+    SELECT DISTINCT one.workflow FROM holdfast.registered AS one
+    WHERE one.namespace_id = :namespace_id AND one.on_event = :event
+),
+served AS MATERIALIZED (
+    SELECT lane.value ->> 0 AS workflow, lane.value ->> 1 AS version, array_agg(DISTINCT lane.value ->> 2) AS queues
+    FROM holdfast.workers
+    CROSS JOIN json_array_elements(workers.lanes::json) AS lane (value)
+    WHERE workers.namespace_id = :namespace_id
+        AND workers.lease_until >= coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+        AND lane.value ->> 0 IN (SELECT wanted.workflow FROM wanted)
+    GROUP BY lane.value ->> 0, lane.value ->> 1
+)
+SELECT registered.workflow, registered.version, registered.first_at, registered.declared, served.queues
+FROM wanted
+JOIN holdfast.registered ON registered.namespace_id = :namespace_id AND registered.workflow = wanted.workflow
+LEFT JOIN served ON served.workflow = registered.workflow AND served.version = registered.version
+WHERE registered.declared IS NOT NULL;

@@ -69,8 +69,8 @@ class LifeStore(Messaging):
         deed = partial(_events.mark_matched, events=dict(events), waits=list(waits), runs=list(runs), now=now)
         await self._write(deed, is_one=not runs)
 
-    async def list_triggers(self, event: str) -> list[Trigger]:
-        return await self._read(partial(events.list_triggers, event=event))
+    async def list_triggers(self, event: str, *, now: Instant | None = None) -> list[Trigger]:
+        return await self._read(partial(events.list_triggers, event=event, now=now))
 
     async def set_value(self, run_id: str, name: str, value: bytes, *, epoch: int, now: Instant | None = None) -> None:
         await self._write(

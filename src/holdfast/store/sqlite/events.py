@@ -161,7 +161,7 @@ def _places(waits: Sequence[EventWait]) -> str:
     return as_json([(wait.run, wait.number, wait.registered_at) for wait in waits])
 
 
-def list_triggers(tx: Transaction, event: str) -> list[Trigger]:
+def list_triggers(tx: Transaction, event: str, now: Instant | None) -> list[Trigger]:
     """Workflows that an event of this name begins, by what workers have declared."""
-    rows = tx.all("list_triggers", {"namespace_id": tx.namespace_id, "event": event})
+    rows = tx.all("list_triggers", {"namespace_id": tx.namespace_id, "event": event, "now": tx.now(now)})
     return triggers_of([workflow_version(row) for row in rows], event)

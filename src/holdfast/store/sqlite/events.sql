@@ -192,10 +192,23 @@ WHERE id IN (
 );
 
 -- name: list_triggers
--- All declared versions of those workflows of which some version declares this event.
-SELECT registered.workflow, registered.version, registered.first_at, registered.declared, '[]'
-FROM registered
-WHERE registered.namespace_id = :namespace_id AND registered.declared IS NOT NULL AND registered.workflow IN (
-    SELECT one.workflow FROM registered AS one
+-- All declared versions of those workflows of which some version declares this event, and their queues as in
+-- list_versions.
+WITH wanted (workflow) AS MATERIALIZED (
+    SELECT DISTINCT one.workflow FROM registered AS one
     WHERE one.namespace_id = :namespace_id AND one.on_event = :event
-);
+),
+served (workflow, version, queues) AS MATERIALIZED (
+    SELECT json_extract(lane.value, '$[0]'), json_extract(lane.value, '$[1]'),
+        json_group_array(DISTINCT json_extract(lane.value, '$[2]'))
+    FROM workers
+    CROSS JOIN json_each(workers.lanes) AS lane
+    WHERE workers.namespace_id = :namespace_id AND workers.lease_until >= :now
+        AND json_extract(lane.value, '$[0]') IN (SELECT wanted.workflow FROM wanted)
+    GROUP BY json_extract(lane.value, '$[0]'), json_extract(lane.value, '$[1]')
+)
+SELECT registered.workflow, registered.version, registered.first_at, registered.declared, coalesce(served.queues, '[]')
+FROM wanted
+CROSS JOIN registered ON registered.namespace_id = :namespace_id AND registered.workflow = wanted.workflow
+LEFT JOIN served ON served.workflow = registered.workflow AND served.version = registered.version
+WHERE registered.declared IS NOT NULL;

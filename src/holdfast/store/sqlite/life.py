@@ -66,8 +66,8 @@ class LifeStore(Messaging):
     ) -> None:
         await self._write(partial(_events.mark_matched, events=events, waits=waits, runs=runs, now=now))
 
-    async def list_triggers(self, event: str) -> list[Trigger]:
-        return await self._read(partial(events.list_triggers, event=event))
+    async def list_triggers(self, event: str, *, now: Instant | None = None) -> list[Trigger]:
+        return await self._read(partial(events.list_triggers, event=event, now=now))
 
     async def set_value(self, run_id: str, name: str, value: bytes, *, epoch: int, now: Instant | None = None) -> None:
         await self._write(partial(values.set_value, run_id=run_id, name=name, value=value, epoch=epoch, now=now))

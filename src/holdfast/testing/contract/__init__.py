@@ -17,7 +17,7 @@ which `open_store` opens it in each of them.
 from .chains import TestContinuedRuns
 from .children import TestChildren
 from .claims import TestClaimRuns, TestNextDue, TestReadInbox
-from .events import TestEvents, TestTriggers
+from .events import TestEvents
 from .hooks import TestHooks
 from .life import TestLife, TestSubscribe
 from .managing import TestDeleteRuns, TestPauseRuns, TestSweep
@@ -32,6 +32,7 @@ from .shared import TestNamespaces, TestTwoStores, TestWakeUps
 from .starts import TestKeys, TestStartRuns
 from .suspects import TestSuspects
 from .traces import TestTracesOfMessages
+from .triggers import TestTriggers
 from .turns import TestCommitTurns, TestWriteRows
 from .values import TestStreams, TestValues
 from .workers import (

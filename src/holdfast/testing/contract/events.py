@@ -7,26 +7,22 @@ import asyncio
 from holdfast.model import (
     SECOND,
     ClaimedRun,
-    Declared,
     Event,
     EventWait,
     Instant,
-    Lane,
     Looked,
     NewWait,
     Out,
     OutEvent,
     OutSignal,
-    Registration,
     RowChange,
     RunStatus,
     Sent,
-    Trigger,
     Unmatched,
     instant_of,
 )
 
-from .stage import LANE, LEASE, T0, Stage, after, new_run, on_stage, turn
+from .stage import LANE, T0, Stage, after, new_run, on_stage, turn
 
 
 @on_stage
@@ -310,64 +306,6 @@ class TestEvents:
         wait = await waiting(stage, "paid")
         await stage.store.mark_matched({early.id: []}, [], now=after(10))
         assert await stage.store.find_events(wait, looked=Looked(0, 0, 0)) == []
-
-
-@on_stage
-class TestTriggers:
-    async def test_a_workflow_that_declares_an_event_is_found_by_it(self, stage: Stage) -> None:
-        await declare(stage, "ship", "1", on_event="paid", match=b'{"a":1}', queue="slow")
-        await declare(stage, "send", "1", on_event="other")
-        assert await stage.store.list_triggers("paid") == [trigger("1", "slow", b'{"a":1}')]
-        assert await stage.store.list_triggers("nothing") == []
-
-    async def test_the_newest_version_counts(self, stage: Stage) -> None:
-        await declare(stage, "ship", "1", on_event="paid")
-        await declare(stage, "ship", "2", seconds=1, on_event="paid")
-        assert await stage.store.list_triggers("paid") == [trigger("2")]
-        await declare(stage, "ship", "3", seconds=2, on_event="sent")
-        assert await stage.store.list_triggers("paid") == []
-        assert [one.version for one in await stage.store.list_triggers("sent")] == ["3"]
-
-    async def test_a_newer_version_without_a_declaration_does_not_count(self, stage: Stage) -> None:
-        await declare(stage, "ship", "1", on_event="paid")
-        await stage.store.register_worker("plain", [Lane("ship", "2")], LEASE, now=T0 + SECOND)
-        assert await stage.store.list_triggers("paid") == [trigger("1")]
-
-    async def test_a_worker_without_a_declaration_of_a_version_leaves_the_earlier_one(self, stage: Stage) -> None:
-        await declare(stage, "ship", "1", on_event="paid")
-        await stage.store.register_worker("plain", [Lane("ship", "1")], LEASE, now=T0 + SECOND)
-        assert await stage.store.list_triggers("paid") == [trigger("1")]
-
-    async def test_a_version_may_be_declared_anew(self, stage: Stage) -> None:
-        await declare(stage, "ship", "1", on_event="paid")
-        await declare(stage, "ship", "1", on_event="sent")
-        assert await stage.store.list_triggers("paid") == []
-        assert len(await stage.store.list_triggers("sent")) == 1
-
-
-async def declare(
-    stage: Stage,
-    workflow: str,
-    version: str,
-    *,
-    on_event: str,
-    match: bytes | None = None,
-    queue: str = "default",
-    seconds: float = 0,
-) -> None:
-    declared = Declared(queue=queue, on_event=on_event, match=match, deadline=SECOND, retention=None)
-    await stage.store.register_worker(
-        f"{workflow} {version}",
-        [Lane(workflow, version, queue)],
-        LEASE,
-        workflows=[Registration(workflow, version, declared)],
-        now=T0 + round(seconds * SECOND),
-    )
-
-
-def trigger(version: str, queue: str = "default", match: bytes | None = None) -> Trigger:
-    """The trigger that a version of "ship" declares for the event "paid"."""
-    return Trigger("ship", version, queue, "paid", match, deadline=SECOND, retention=None)
 
 
 async def published(stage: Stage, name: str, payload: bytes = b"", *, at: int = T0) -> Event:

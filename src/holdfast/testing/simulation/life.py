@@ -123,8 +123,8 @@ class FaultyLife:
             "mark_matched", lambda: self._inner.mark_matched(events, waits, runs=seeded, now=now), seeded
         )
 
-    async def list_triggers(self, event: str) -> list[Trigger]:
-        return await self._ask("list_triggers", lambda: self._inner.list_triggers(event))
+    async def list_triggers(self, event: str, *, now: Instant | None = None) -> list[Trigger]:
+        return await self._ask("list_triggers", lambda: self._inner.list_triggers(event, now=now))
 
     async def set_value(self, run_id: str, name: str, value: bytes, *, epoch: int, now: Instant | None = None) -> None:
         asked = (run_id, name, value, epoch)
