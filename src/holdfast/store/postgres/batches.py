@@ -17,6 +17,7 @@ from holdfast.errors import StoreAway, StoreError
 from holdfast.store.contract import Answer
 
 from .connections import is_again, is_away, is_unfit
+from .hold_ups import Patience
 from .links import Link
 from .starters import again_if_taken
 from .transactions import Transaction
@@ -34,22 +35,25 @@ Write: TypeAlias = Callable[[Transaction, Sequence[T]], Awaitable[list[Answer]]]
 
 
 async def write_batch(
-    link: Link, write: Write[T], items: Sequence[T], *, is_one: bool = True, is_hasty: bool = False
+    link: Link, write: Write[T], items: Sequence[T], *, is_one: bool = True, patience: Patience | None = None
 ) -> list[Answer]:
     """Write all items that can be written. Raises StoreAway if the database itself is the trouble.
 
-    `is_one`: each statement is a transaction by itself. `is_hasty`: hardly wait for locks.
+    `is_one`: each statement is a transaction by itself. When `patience` is over, what is left is told to come again.
     """
     try:
-        return await again_if_taken(lambda: link.run(_deed(write, items), is_one=is_one, tries=1, is_hasty=is_hasty))
+        return await again_if_taken(lambda: link.run(_deed(write, items), is_one=is_one, tries=1))
     except StoreError as error:
         _raise_if_away(error)
+        _note_wait(patience, error)
         if len(items) == 1:
             return [error]
-    return await _write_halves(link, write, items, is_one)
+    return await _write_halves(link, write, items, is_one, patience)
 
 
-async def _write_halves(link: Link, write: Write[T], items: Sequence[T], is_one: bool) -> list[Answer]:
+async def _write_halves(
+    link: Link, write: Write[T], items: Sequence[T], is_one: bool, patience: Patience | None
+) -> list[Answer]:
     answers: list[Answer] = [False] * len(items)
     stopped: dict[str, Answer] = {}
     """The answers of runs with an item that was not accepted. Their later items must not be written either: they would
@@ -64,11 +68,16 @@ async def _write_halves(link: Link, write: Write[T], items: Sequence[T], is_one:
                 part.append(place)
         if not part:
             continue
+        if patience is not None and patience.is_over:
+            for place in part:
+                answers[place] = patience.cut_off(items[place].run_id)
+            continue
         asked = [items[place] for place in part]
         try:
             found = await again_if_taken(partial(link.run, _deed(write, asked), is_one=is_one, tries=1, is_hasty=True))
         except StoreError as error:
             _raise_if_away(error)
+            _note_wait(patience, error)
             if len(part) > 1:
                 parts[:0] = _halves(part)
                 continue
@@ -87,6 +96,11 @@ def _deed(write: Write[T], items: Sequence[T]) -> Callable[[Transaction], Awaita
 def _halves(places: Sequence[int]) -> list[Sequence[int]]:
     half = len(places) // 2
     return [places[:half], places[half:]]
+
+
+def _note_wait(patience: Patience | None, error: StoreError) -> None:
+    if patience is not None and is_again(error):
+        patience.waited()
 
 
 def _raise_if_away(error: StoreError) -> None:

@@ -9,7 +9,7 @@ transaction open. Through a pooler every statement is in a transaction, and so i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from . import children, turns
 from .batches import Item, Write, write_batch
 from .connections import Target, is_again
 from .eager import Straight, begin
+from .hold_ups import HoldUps, Patience, Wants, come_again, wants_of
 from .links import HomeLinks, Link, Pool, Tell
 from .loops import LoopThread
 from .outs import split_turns
@@ -50,8 +51,7 @@ class Commits:
         self._is_pooled = target.is_pooled
         self._apart = Link(target, blocks, known, tell)
         self._opening: set[asyncio.Task[None]] = set()
-        self._held_up: set[str] = set()
-        """Runs with a turn that gives something out, had to wait for a lock, and was told to come again."""
+        self._hold_ups = HoldUps()
         self.home = HomeLinks(partial(Link, target, blocks, known, tell_from_elsewhere))
 
     def turns(self, items: Sequence[Turn], now: Instant | None) -> Awaitable[list[Answer]]:
@@ -123,28 +123,85 @@ class Commits:
             found = await write_batch(self._apart, partial(turns.commit_turns, now=now), asked)
             for place, answer in zip(plain, found, strict=True):
                 answers[place] = answer
-        give = partial(turns.commit_giving, now=now, joined=joined)
-        for part in self._parts(giving, items):
-            asked = [items[place] for place in part]
-            # Turns that had to wait for a lock come by themselves and hardly wait: nobody else is to wait along with
-            # them.
-            is_hasty = asked[0].run_id in self._held_up
-            found = await write_batch(self._apart, give, asked, is_one=False, is_hasty=is_hasty)
-            for place, answer in zip(part, found, strict=True):
-                answers[place] = answer
-                if isinstance(answer, StoreAway) and is_again(answer):
-                    self._held_up.add(items[place].run_id)
-                else:
-                    self._held_up.discard(items[place].run_id)
+        if giving:
+            await self._give_in_parts(
+                _Giving(items, answers, giving, partial(turns.commit_giving, now=now, joined=joined))
+            )
         if joined:
             await children.look_again(self._pool, joined)
         return answers
 
-    def _parts(self, places: Sequence[int], items: Sequence[Turn]) -> list[list[int]]:
-        """The places of the turns that are sent together, and then those of each run that was held up."""
-        apart: dict[str, list[int]] = {}
-        together: list[int] = []
+    async def _give_in_parts(self, giving: _Giving) -> None:
+        """Send what nothing holds up first. Then find out of each thing that held turns up whether it is free, by one
+        turn, and send the others that wait for it if it is. See hold_ups for what is waited for, and who is first."""
+        waiting: dict[Wants, list[str]] = {}
+        free: list[str] = []
+        for run_id, wants in giving.wants.items():
+            known = self._hold_ups.of(wants)
+            (free if known is None else waiting.setdefault(known, [])).append(run_id)
+        await self._send(giving, free)
+        giving.patience.hurry()
+        held: list[Wants] = []
+        for known in self._hold_ups.in_turn(waiting):
+            first, *others = waiting[known]
+            # Whatever could not be had just now can't be had together with something else either.
+            if any(one <= known for one in held):
+                giving.put_off(waiting[known])
+            elif giving.patience.is_over:
+                self._hold_ups.pass_over(known)
+                giving.put_off(waiting[known])
+            elif not self._hold_ups.may_try(known):
+                giving.put_off(waiting[known])
+            elif await self._send(giving, [first]):
+                self._hold_ups.went_through(known)
+                await self._send(giving, others)
+            else:
+                held.append(giving.wants[first])
+                self._hold_ups.waited(known)
+                giving.put_off(others)
+        self._hold_ups.suspect(giving.wants[run_id] for run_id in giving.patience.unsent)
+        self._hold_ups.rest(giving.patience.spent)
+
+    async def _send(self, giving: _Giving, run_ids: Sequence[str]) -> bool:
+        """Send the turns of some runs. False: one of them had to wait."""
+        is_through = True
+        if giving.patience.is_over:
+            giving.put_off(run_ids)
+        elif run_ids:
+            places = [place for run_id in run_ids for place in giving.places[run_id]]
+            write = partial(giving.write, patience=giving.patience)
+            asked = [giving.items[place] for place in places]
+            found = await write_batch(self._apart, write, asked, is_one=False, patience=giving.patience)
+            # The last answer of a run is also that of an earlier turn that was not accepted.
+            last: dict[str, Answer] = {}
+            for place, answer in zip(places, found, strict=True):
+                giving.answers[place] = last[giving.items[place].run_id] = answer
+            for run_id, answer in last.items():
+                if run_id in giving.patience.unsent:
+                    continue
+                if isinstance(answer, StoreAway) and is_again(answer):
+                    is_through = False
+                    self._hold_ups.waited(giving.wants[run_id])
+                else:
+                    self._hold_ups.went_through(giving.wants[run_id])
+        return is_through
+
+
+class _Giving:
+    """The turns of a batch that give something out, by their runs, and what becomes of them."""
+
+    def __init__(
+        self, items: Sequence[Turn], answers: list[Answer], places: Sequence[int], write: Callable[..., Any]
+    ) -> None:
+        self.items, self.answers, self.write = items, answers, write
+        self.patience = Patience()
+        self.places: dict[str, list[int]] = {}
         for place in places:
-            run_id = items[place].run_id
-            (apart.setdefault(run_id, []) if run_id in self._held_up else together).append(place)
-        return [part for part in (together, *apart.values()) if part]
+            self.places.setdefault(items[place].run_id, []).append(place)
+        self.wants = {run_id: wants_of([items[place] for place in of]) for run_id, of in self.places.items()}
+
+    def put_off(self, run_ids: Sequence[str]) -> None:
+        """Tell the turns of some runs to come again."""
+        for run_id in run_ids:
+            for place in self.places[run_id]:
+                self.answers[place] = come_again(run_id)

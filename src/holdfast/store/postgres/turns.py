@@ -16,6 +16,7 @@ from holdfast.model import Instant, RowWrite, RunStatus, Turn, is_text
 from holdfast.store.contract import Answer
 from holdfast.store.subscribers import News
 
+from .hold_ups import Patience
 from .outs import ending, give_out, lock_continued
 from .texts import storable
 from .transactions import Known, Row, Transaction
@@ -24,10 +25,12 @@ T = TypeVar("T")
 _log = logging.getLogger("holdfast.store")
 
 
-async def commit_giving(tx: Transaction, items: Sequence[Turn], now: Instant | None, joined: list[int]) -> list[Answer]:
+async def commit_giving(
+    tx: Transaction, items: Sequence[Turn], now: Instant | None, joined: list[int], patience: Patience
+) -> list[Answer]:
     """Commit turns that give something out, in a transaction. Numbers of runs that join another are added to
     `joined`."""
-    await tx.all("hurry", {})
+    await tx.all("hurry", {"lock_timeout": patience.lock_timeout})
     return await commit_turns(tx, [ending(turn) for turn in items], now, joined)
 
 

@@ -27,8 +27,8 @@ ON CONFLICT (run, seq) DO NOTHING
 RETURNING run;
 
 -- name: hurry
--- Wait only shortly for locks of others: all such turns of a process go over one connection.
-SELECT set_config('lock_timeout', '500ms', true) WHERE current_setting('lock_timeout')::interval > interval '500ms';
+-- Wait only shortly for locks of others: all such turns of a process go over one connection. See hold_ups.py.
+SELECT set_config('lock_timeout', :lock_timeout::text, true);
 
 -- name: find_turns
 -- The epochs of the rows at these places; null where a place is free. For a row that was removed by a checkpoint, the
