@@ -11,7 +11,7 @@ from holdfast.store import Store
 from holdfast.store.postgres.transactions import Transaction
 from holdfast.testing.contract.chains import continued
 from holdfast.testing.contract.children import end_in
-from holdfast.testing.contract.stage import T0, Stage, new_run, turn
+from holdfast.testing.contract.stage import T0, Stage, ids_of, new_run, turn
 from tests.contract.test_postgres_strays import follow, look_for_the_dead, play, url
 
 __all__ = ["play", "url"]
@@ -58,6 +58,29 @@ def test_a_run_that_continued_is_not_removed_while_a_caller_sends_to_it(url, pla
         assert await remove(stage.store, first, way) == [first.id]
         messages = await stage.store.read_inbox("one")
         assert [(message.run_id, message.kind) for message in messages] == [(second.id, kind)]
+
+    play(act)
+
+
+def test_runs_that_a_caller_s_open_transaction_keeps_hold_up_the_removal_of_no_others(url, play):
+    async def act(stage: Stage) -> None:
+        kept = [await stage.held(retention=0)]
+        for _ in range(4):
+            kept.append(await continued(stage, kept[-1], retention=0))
+        runs = [await stage.held(retention=1) for _ in range(5)]
+        for run in runs:
+            await stage.end(run)
+        connection = await asyncpg.connect(url)
+        async with connection.transaction():
+            assert await stage.store.guest(connection).send_signal(kept[0].id, "n", b"", now=T0) is Sent.SENT
+            found = [await stage.store.sweep(2, events_before=0, now=T0 + 1) for _ in range(5)]
+            assert [one.run_ids for one in found] == [(), (), *(tuple(ids_of(runs[i : i + 2])) for i in (0, 2, 4))]
+            assert [one.is_all for one in found] == [False] * 4 + [True]
+        await connection.close()
+        # From the beginning again.
+        found = [await stage.store.sweep(2, events_before=0, now=T0 + 1) for _ in range(3)]
+        assert [run_id for one in found for run_id in one.run_ids] == [run.id for run in kept[:4]]
+        assert [one.is_all for one in found] == [False, False, True]
 
     play(act)
 

@@ -9,7 +9,7 @@ from holdfast.store.subscribers import News
 
 from .children import tell_followers
 from .messages import move_strays
-from .transactions import Row, Transaction
+from .transactions import BEGINNING, Row, Transaction
 
 
 async def pause_runs(tx: Transaction, run_ids: Sequence[str], paused: bool, now: Instant | None) -> list[str]:
@@ -34,18 +34,27 @@ async def delete_runs(tx: Transaction, run_ids: Sequence[str]) -> list[str]:
 
 
 async def sweep(tx: Transaction, limit: int, events_before: Instant, now: Instant | None) -> Swept:
-    """Remove bounded batches of runs whose retention is over, oldest first, of old events, and of their message ids."""
+    """Remove bounded batches of runs whose retention is over, oldest first, of old events, and of their message ids.
+
+    Runs of chains that an open transaction has sent to are left. The next sweep begins behind them, lest the oldest
+    of such runs keep all others of the namespace. When a sweep has come to the end, the next one begins anew.
+    """
     await tx.one("lock_removals", {"namespace_id": tx.namespace_id})
     at = await tx.now(now)
-    rows = await tx.all("sweep", {"namespace_id": tx.namespace_id, "now": at, "limit": limit})
-    gone = await _remove(tx, rows)
+    after_at, after_number = tx.known.swept
+    params = {"namespace_id": tx.namespace_id, "now": at, "after_at": after_at, "after_number": after_number}
+    rows = await tx.all("sweep", {**params, "limit": limit})
+    gone = await _remove(tx, [row[:3] for row in rows])
+    # A hint: what is skipped because this is not committed comes with the next look from the beginning.
+    is_on = len(rows) == limit and (len(gone) < limit or tx.known.swept != BEGINNING)
+    tx.known.swept = (rows[-1][3], rows[-1][0]) if is_on else BEGINNING
     params = {"namespace_id": tx.namespace_id, "before": events_before, "limit": limit}
     events = [event for (event,) in await tx.all("remove_events", params)]
     if events:
         await tx.all("forget_events", {"events": events})
         await tx.all("delete_probes", {"events": events})
     ids = len(await tx.all("remove_event_ids", params))
-    return Swept(tuple(gone), len(events), max(len(gone), len(events), ids) < limit)
+    return Swept(tuple(gone), len(events), max(len(rows), len(events), ids) < limit)
 
 
 async def _remove(tx: Transaction, rows: Sequence[Row]) -> list[str]:

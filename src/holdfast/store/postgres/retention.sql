@@ -28,11 +28,12 @@ WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]) AND run
 ORDER BY runs.number FOR UPDATE OF runs, starts;
 
 -- name: sweep
--- Lock runs whose retention is over, and find their chains.
-SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id)
+-- Lock runs whose retention is over, behind a place among them, and find their chains.
+SELECT runs.number, runs.id, coalesce(starts.chain_id, runs.id), runs.expires_at
 FROM holdfast.runs
 JOIN holdfast.starts ON starts.number = runs.number
 WHERE runs.namespace_id = :namespace_id AND runs.expires_at <= :now::bigint
+    AND (runs.expires_at, runs.number) > (:after_at::bigint, :after_number::bigint)
 ORDER BY runs.namespace_id, runs.expires_at, runs.number LIMIT :limit::integer
 FOR UPDATE OF runs, starts SKIP LOCKED;
 

@@ -22,6 +22,7 @@ from .statements import PostgresBlocks
 Row: TypeAlias = Sequence[Any]
 Execute: TypeAlias = Callable[[str, Sequence[Any]], Awaitable[Sequence[Row]]]
 _json = msgspec.json.Encoder()
+BEGINNING = (0, 0)
 
 
 def as_json(value: object) -> str:
@@ -54,6 +55,8 @@ class Known:
     """Where this store's workers begin to look for messages."""
     walked: tuple[int, int] = (0, 0)
     """The last (run, follower) that was looked at for missed ends."""
+    swept: tuple[Instant, int] = BEGINNING
+    """The expired run, by (its expiry, its number), behind which the next sweep looks."""
     is_clock_given: bool = False
     """Whether claims come with a time of their own, so that floors by the database's clock would hide messages."""
 
