@@ -1,17 +1,20 @@
 -- Workflows that were registered or started.
 
 -- name: list_versions
--- Versions of one workflow or of all that workers have registered, and the queues on which live workers serve them.
-SELECT registered.workflow, registered.version, registered.first_at, registered.declared, (
-    SELECT array_agg(DISTINCT lane.value ->> 2)
+-- Versions of one workflow or of all that workers have registered, and the queues on which live workers serve them. The
+-- lanes of the workers are opened once, for no version is ever forgotten.
+WITH served AS MATERIALIZED (
+    SELECT lane.value ->> 0 AS workflow, lane.value ->> 1 AS version, array_agg(DISTINCT lane.value ->> 2) AS queues
     FROM holdfast.workers
     CROSS JOIN json_array_elements(workers.lanes::json) AS lane (value)
     WHERE workers.namespace_id = :namespace_id
         AND workers.lease_until >= coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
-        AND lane.value ->> 0 = registered.workflow
-        AND lane.value ->> 1 = registered.version
+        AND (:workflow::text IS NULL OR lane.value ->> 0 = :workflow::text)
+    GROUP BY lane.value ->> 0, lane.value ->> 1
 )
+SELECT registered.workflow, registered.version, registered.first_at, registered.declared, served.queues
 FROM holdfast.registered
+LEFT JOIN served ON served.workflow = registered.workflow AND served.version = registered.version
 WHERE registered.namespace_id = :namespace_id
     AND (:workflow::text IS NULL OR registered.workflow = :workflow::text);
 
