@@ -16,6 +16,7 @@ from holdfast import AsyncClient, DefinitionError, Worker, step, workflow
 from holdfast.model import SECOND, Out, RowChange, RunStatus, Sent
 from holdfast.observe import Fact, Observer, RunsSwept
 from holdfast.store import open_store
+from holdfast.testing.contract.chains import continued
 from holdfast.testing.contract.stage import T0, Stage, after, new_run, turn
 from holdfast.worker import SystemClock, upkeep
 from tests.servers import Databases
@@ -50,13 +51,13 @@ async def gone(stage: Stage, seconds: float) -> int:
 async def test_no_run_is_kept_longer_than_the_ceiling(url, retention):
     async with on_stage(url) as stage:
         ended, forced = await stage.held(retention=retention), await stage.held(retention=retention)
-        continued = await stage.held(retention=retention)
+        later = await continued(stage, await stage.held(), retention=retention)
         unbegun = await stage.start_one(retention=retention)
         await stage.end(ended)
         await stage.store.cancel_run(forced.id, force=True, now=T0)
         await stage.store.cancel_run(unbegun, now=T0)
         change = RowChange(status=RunStatus.CONTINUED)
-        await stage.commit(turn(continued, change=change, out=Out(successor=new_run())))
+        await stage.commit(turn(later, change=change, out=Out(successor=new_run())))
         assert await gone(stage, 9.9) == 0
         assert await gone(stage, 10) == 4
 

@@ -17,6 +17,11 @@ from tests.contract.test_postgres_strays import follow, look_for_the_dead, play,
 __all__ = ["play", "url"]
 
 
+async def later(stage: Stage, **fields) -> ClaimedRun:
+    """A run of a chain that is not its first, which stays while others of the chain are kept."""
+    return await continued(stage, await stage.held(), **fields)
+
+
 async def remove(store: Store, run: ClaimedRun, way: str) -> list[str]:
     if way == "by hand":
         return await store.delete_runs([run.id])
@@ -26,7 +31,7 @@ async def remove(store: Store, run: ClaimedRun, way: str) -> list[str]:
 @pytest.mark.parametrize("way", ["by hand", "by its retention"])
 def test_a_message_for_a_run_that_had_just_continued_reaches_its_successor_also_if_the_run_is_removed(url, play, way):
     async def act(stage: Stage) -> None:
-        first = await stage.held(retention=0)
+        first = await later(stage, retention=0)
         connection = await asyncpg.connect(url)
         async with connection.transaction():
             assert await stage.store.guest(connection).send_signal(first.id, "n", b"", now=T0) is Sent.SENT
@@ -42,7 +47,7 @@ def test_a_message_for_a_run_that_had_just_continued_reaches_its_successor_also_
 @pytest.mark.parametrize("kind", ["signal", "hook"])
 def test_a_run_that_continued_is_not_removed_while_a_caller_sends_to_it(url, play, way, kind):
     async def act(stage: Stage) -> None:
-        first = await stage.held(retention=0)
+        first = await later(stage, retention=0)
         hook = NewWait(number=1, kind="hook", name="ok", token="t")
         assert await stage.commit(turn(first, out=Out(waits=(hook,)))) == [True]
         connection = await asyncpg.connect(url)
@@ -89,7 +94,7 @@ def test_runs_that_a_caller_s_open_transaction_keeps_hold_up_the_removal_of_no_o
 @pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
 def test_a_caller_that_still_sees_a_run_that_was_removed_is_refused_by_the_server(url, play, level, kind):
     async def act(stage: Stage) -> None:
-        first = await stage.held()
+        first = await later(stage)
         hook = NewWait(number=1, kind="hook", name="ok", token="t")
         assert await stage.commit(turn(first, out=Out(waits=(hook,)))) == [True]
         connection = await asyncpg.connect(url)

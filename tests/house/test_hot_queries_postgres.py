@@ -197,6 +197,7 @@ def with_runs(postgres, kept):
         ("claim_runs", "inbox_fresh", "lane_id = lane_id"),
         ("claim_runs", "runs_paused", "lane_id = lane_id"),
         ("claim_run", "runs_by_id", "id ="),
+        ("find_kept_chains", "starts_by_chain", "chain_id ="),
         ("next_due", "runs_claimable", "(lane_id = lane_id) AND (priority = priority)"),
         ("next_due", "runs_suspect", "lane_id = lane_id"),
         ("next_due", "inbox_fresh", "lane_id = lane_id"),

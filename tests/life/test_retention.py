@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, RunFilter, RunNotFound, RunStatus, Worker, step, workflow
+from holdfast import AsyncClient, AsyncRun, DefinitionError, RunFilter, RunNotFound, RunStatus, Worker, step, workflow
 from holdfast.client import archives
 from holdfast.model import JournalRow
 from holdfast.testing import Environment
@@ -243,6 +244,72 @@ async def test_delete_and_prune_work_on_every_store(url, tmp_path):
         await live.signal("go", 1)
         assert await live.result(timeout=30) == 1
         assert live.status is RunStatus.COMPLETED
+
+
+@workflow
+async def looping(rounds: int) -> str:
+    holdfast.emit("rounds", rounds)
+    if rounds:
+        looping.continue_as_new(rounds - 1)
+    return str(await holdfast.wait_for_signal("go"))
+
+
+async def live_chain(env: Environment, rounds: int = 2, **options: Any) -> AsyncRun[str]:
+    run = await env.client.start(looping, rounds, **options)
+    await env.until_waiting(run)
+    return await env.client.get_run(looping, id=run.id)
+
+
+async def test_the_first_run_of_a_live_chain_is_not_deleted():
+    async with Environment(looping) as env:
+        run = await live_chain(env)
+        last = await env.client.store.find_last(run.id)
+        with pytest.raises(
+            DefinitionError, match=re.escape(f"{last.id} of that chain is waiting: delete the chain when")
+        ):
+            await env.client.delete(run.id)
+        await run.signal("go", "on")
+        assert await run.result() == "on"
+        with pytest.raises(DefinitionError, match=re.escape(f"{last.id} of that chain is completed: delete it first")):
+            await env.client.delete(run.id)
+
+
+async def test_a_chain_whose_retention_has_begun_to_act_is_reached_by_its_id():
+    async with Environment(looping) as env:
+        run = await live_chain(env, retention="1h")
+        await env.skip("1d")
+        await env.client.store.sweep(100, events_before=0, now=await env.client.store.read_clock())
+        assert not (await env.client.start(looping, 0, id=run.id)).created
+        assert await env.client.pause(run.id) == await env.client.resume(run.id) == 1
+        await env.client.cancel(run.id)
+        with pytest.raises(holdfast.RunCancelled):
+            await run.result()
+        assert [item.value async for item in run.stream("rounds")] == [2, 1, 0]
+
+
+async def test_deleting_by_a_filter_deletes_chains_that_have_ended_and_the_first_runs_of_no_others():
+    async with Environment(looping) as env:
+        live, ended = await live_chain(env), await live_chain(env)
+        await ended.signal("go", "on")
+        await ended.result()
+        assert await env.client.delete(RunFilter()) == 4
+        left = [run.id async for run in env.client.runs()]
+        assert sorted(left) == sorted([live.id, (await env.client.store.find_last(live.id)).id])
+
+
+async def test_an_archive_has_no_line_for_the_first_run_of_a_chain_that_stays(tmp_path):
+    file = tmp_path / "runs.jsonl"
+    async with Environment(looping) as env:
+        live, ended = await live_chain(env), await live_chain(env, 1)
+        await ended.signal("go", "on")
+        await ended.result()
+        await env.skip("2d")
+        assert (await env.client.prune(older_than="1d", archive=file)).runs == 3
+        assert (await env.client.prune(older_than="1d", archive=file)).runs == 0
+        lines = [json.loads(line)["id"] for line in file.read_text("utf-8").splitlines()]
+        assert len(lines) == 3
+        assert ended.id in lines
+        assert live.id not in lines
 
 
 @workflow(retention="1d")

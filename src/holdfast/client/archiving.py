@@ -4,15 +4,15 @@ is."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from holdfast.define import refuse_in_body
 from holdfast.errors import NotDecodable, RunNotFound
 from holdfast.model import ENDED, Duration, RunFilter, RunRecord, instant_of, microseconds
-from holdfast.store import Store
+from holdfast.store import Store, kept_of_chain
 
 from . import archives
 from .archives import Imported
@@ -50,7 +50,8 @@ class Archiving(Connected):
 
         A duration counts back from the database's time, which may differ from this host's; an aware datetime is taken
         as it is. With `archive`, each run is first added to that file as a line of JSON, with its journal. A run that
-        can't be archived, because its journal was damaged, is not removed, and the answer names it.
+        can't be archived, because its journal was damaged, is not removed, and the answer names it. The first run of a
+        chain stays while another run of the chain is kept.
         """
         refuse_in_body("client.prune()", "do it in a step")
         if isinstance(older_than, datetime):
@@ -61,29 +62,23 @@ class Archiving(Connected):
         if before is None:
             # By the store's clock, which stamps ends, too: a host that is ahead would delete runs that have just ended.
             before = await store.read_clock() - age
-        file = None if archive is None else Path(archive)
-        ids: list[str] = []
-        unreadable: list[str] = []
-        count = 0
+        pruning = _Pruning(store, None if archive is None else Path(archive), self._line_of)
+        firsts: list[str] = []
         async for record in matching(self._connection, where or RunFilter(), ENDED):
             if record.ended_at is None or instant_of(record.ended_at) > before:
                 continue
-            if file is not None:
-                try:
-                    line = await self._line_of(store, record)
-                except RunNotFound:
-                    # Another prune, or the end of its retention, has removed it since it was listed.
-                    continue
-                except NotDecodable:
-                    unreadable.append(record.id)
-                    continue
-                archives.append(file, line)
-            ids.append(record.id)
-            if len(ids) == _BATCH:
-                count += await _delete_archived(store, ids, file)
-                ids.clear()
-        count += await _delete_archived(store, ids, file) if ids else 0
-        return Pruned(count, file, tuple(unreadable))
+            if await kept_of_chain(store, record) is None:
+                await pruning.add(record)
+            else:
+                firsts.append(record.id)
+        await pruning.remove()
+        # A line for a run that stays would be written again by each prune. So these come when the others are gone.
+        for run_id in firsts:
+            found = await store.get_run(run_id)
+            if found is not None and await kept_of_chain(store, found) is None:
+                await pruning.add(found)
+        await pruning.remove()
+        return Pruned(pruning.count, pruning.file, tuple(pruning.unreadable))
 
     async def export(self, run_id: str) -> str:
         """A run with its journal as one line of JSON: to keep it, read it, replay it elsewhere, or import it.
@@ -114,9 +109,37 @@ class Archiving(Connected):
         return archives.line_of(record, rows, self._connection.codec, holds_key=holds_key)
 
 
-async def _delete_archived(store: Store, ids: Sequence[str], file: Path | None) -> int:
-    """Delete runs, after making sure that their lines are on the disk, as the delete will be."""
-    if file is not None:
-        with file.open("a", encoding="utf-8") as lines:
-            os.fsync(lines.fileno())
-    return len(await store.delete_runs(ids))
+@dataclass(slots=True)
+class _Pruning:
+    """Runs on their way out, a batch at a time."""
+
+    store: Store
+    file: Path | None
+    line_of: Callable[[Store, RunRecord], Awaitable[str]]
+    ids: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    count: int = 0
+
+    async def add(self, record: RunRecord) -> None:
+        """Archive a run, if there is an archive, and then remove it with the others of its batch."""
+        if self.file is not None:
+            try:
+                line = await self.line_of(self.store, record)
+            except RunNotFound:
+                # Another prune, or the end of its retention, has removed it since it was listed.
+                return
+            except NotDecodable:
+                self.unreadable.append(record.id)
+                return
+            archives.append(self.file, line)
+        self.ids.append(record.id)
+        if len(self.ids) == _BATCH:
+            await self.remove()
+
+    async def remove(self) -> None:
+        """Remove the batch, after making sure that its lines are on the disk, as the removal will be."""
+        if self.file is not None and self.ids:
+            with self.file.open("a", encoding="utf-8") as lines:
+                os.fsync(lines.fileno())
+        self.count += len(await self.store.delete_runs(self.ids)) if self.ids else 0
+        self.ids.clear()

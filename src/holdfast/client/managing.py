@@ -28,7 +28,7 @@ from holdfast.model import (
     RunStatus,
     check_id,
 )
-from holdfast.store import Store, next_of
+from holdfast.store import Store, kept_of_chain, next_of
 
 from .connections import Connected
 from .forking import Edits, Forks
@@ -217,20 +217,32 @@ class Managing(Connected):
     async def delete(self, which: str | RunFilter) -> int:
         """Remove an ended run, or all ended runs that a filter lets through, with all they own. Returns how many.
 
-        A live run is never deleted: cancel it first. A run that has continued as new is not deleted while a caller's
-        own transaction (`connection=`) that has sent to it is open. Raises RunNotFound.
+        A live run is never deleted: cancel it first. Nor is the first run of a chain while another run of the chain is
+        kept, for the chain goes by its id. A run that has continued as new is not deleted while a caller's own
+        transaction (`connection=`) that has sent to it is open. Raises RunNotFound.
         """
         refuse_in_body("client.delete()", "do it in a step")
         if isinstance(which, RunFilter):
             # Only ids are kept: the runs may be very many, and a record holds the run's input and output.
-            ended = [record.id async for record in matching(self._connection, which, ENDED)]
-            return await self._in_batches(ended, lambda store, ids: store.delete_runs(ids))
+            ended: tuple[list[str], list[str]] = [], []
+            async for record in matching(self._connection, which, ENDED):
+                ended[record.id == record.chain_id].append(record.id)
+            # The first run of a chain can only go with or after the others.
+            others, firsts = ended
+            return await self._in_batches([*others, *firsts], lambda store, ids: store.delete_runs(ids))
         store, record = await self._connection.found(which)
         if not record.status.is_final:
             raise DefinitionError(
                 f"run {record.id} is {record.status}: only an ended one can be deleted; cancel it first"
             )
-        return len(await store.delete_runs([record.id]))
+        gone = await store.delete_runs([record.id])
+        kept = None if gone else await kept_of_chain(store, record)
+        if kept is not None:
+            raise DefinitionError(
+                f"run {record.id} is the first of a chain, which goes by its id, and run {kept.id} of that chain is "
+                f"{kept.status}: delete {'it' if kept.status.is_final else 'the chain when that has ended'} first"
+            )
+        return len(gone)
 
     async def _set_paused(self, which: str | RunFilter, paused: bool) -> int:
         if not isinstance(which, RunFilter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .callers import Guest
-from .chains import family_of, last_of, next_of
+from .chains import family_of, kept_of_chain, last_of, next_of
 from .contract import Answer, Store
 from .loans import IDLE, LOST, Lender, Loan, Undone
 from .sqlite import SqliteStore
@@ -23,6 +23,7 @@ __all__ = [
     "Undone",
     "check_address",
     "family_of",
+    "kept_of_chain",
     "last_of",
     "migration_sql",
     "next_of",

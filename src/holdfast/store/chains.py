@@ -31,6 +31,12 @@ async def next_of(store: Store, record: RunRecord) -> RunRecord | None:
     return None if found is None or found.id == record.id else found
 
 
+async def kept_of_chain(store: Store, record: RunRecord) -> RunRecord | None:
+    """The newest other run of the chain that this run began, if any is kept: as long, this run is not removed."""
+    found = None if record.id != record.chain_id else await store.find_last(record.id)
+    return None if found is None or found.id == record.id else found
+
+
 async def family_of(store: Store, run_id: str) -> AsyncIterator[RunRecord]:
     """A run and its live descendants, but not all of them if there are many."""
     record = await store.get_run(run_id)

@@ -352,14 +352,13 @@ class Store(Protocol):
         "pause" message, which takes the place of an earlier one. It wakes nobody else."""
 
     async def delete_runs(self, run_ids: Sequence[str]) -> list[str]:
-        """Remove ended runs with everything they own, and return their ids. Live runs are left alone.
-
-        So is an ended run of a chain that lives on, while a caller's transaction that has sent to the chain is open. If
-        a run ended while it waited for the one that it replaces, its key goes back to that one if it is live.
-        """
+        """Remove ended runs with everything they own, and return their ids. Live runs are left alone. So are the first
+        run of a chain of which another stays, and an ended run of a chain that lives on while a caller's transaction
+        that has sent to it is open. If a run ended while it waited for the one that it replaces, its key goes back to
+        that one if it is live."""
 
     async def sweep(self, limit: int, *, events_before: Instant, now: Instant | None = None) -> Swept:
-        """Remove up to `limit` runs whose retention is over, oldest first, with everything they own, and up to `limit`
+        """Remove up to `limit` runs whose retention is over, oldest first, as `delete_runs` does, and up to `limit`
         events that were published before that time."""
 
     async def register_worker(

@@ -52,6 +52,31 @@ SELECT living.chain_id
 FROM living
 WHERE NOT pg_try_advisory_xact_lock(hashtext('holdfast.chains/' || :namespace_id::integer), hashtext(living.chain_id) & 255);
 
+-- name: find_kept_chains
+-- Those of some chains of which a run is kept that is not among the given ones. The newest is looked at first: it is
+-- the one that is most likely kept.
+SELECT asked.chain_id
+FROM unnest(:chains::text[]) AS asked (chain_id)
+CROSS JOIN LATERAL (
+    SELECT other.number FROM holdfast.starts AS other
+    WHERE other.chain_id = asked.chain_id AND other.number <> ALL (:runs::bigint[]) AND EXISTS (
+        SELECT 1 FROM holdfast.runs AS one
+        WHERE one.number = other.number AND one.namespace_id = :namespace_id OFFSET 0
+    )
+    ORDER BY other.number + 0 DESC LIMIT 1
+) AS kept;
+
+-- name: put_off_removals
+-- Put off the removal of these runs until `take_up_removals`. By coalesce, the planner can't walk all that expire.
+UPDATE holdfast.runs SET expires_at = runs.expires_at + :for_ever::bigint
+WHERE runs.number = ANY (:runs::bigint[]) AND coalesce(runs.expires_at, :for_ever::bigint) < :for_ever::bigint;
+
+-- name: take_up_removals
+-- Take up again the removals of these runs, if they were put off.
+UPDATE holdfast.runs SET expires_at = runs.expires_at - :for_ever::bigint
+WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]) AND coalesce(runs.expires_at, 0) >= :for_ever::bigint
+RETURNING runs.id;
+
 -- name: give_back_keys
 -- Give the keys of these runs back to those live runs from which they took them over.
 WITH theirs AS MATERIALIZED (

@@ -27,6 +27,31 @@ CROSS JOIN starts ON starts.number = runs.number
 WHERE runs.namespace_id = :namespace_id AND runs.expires_at <= :now
 ORDER BY runs.expires_at, runs.number LIMIT :limit;
 
+-- name: find_kept_chains
+-- Those of some chains of which a run is kept that is not among the given ones. The newest is looked at first: it is
+-- the one that is most likely kept.
+SELECT asked.value
+FROM json_each(:chains) AS asked
+WHERE (
+    SELECT other.number
+    FROM starts AS other
+    CROSS JOIN runs AS one ON one.number = other.number
+    WHERE other.chain_id = asked.value AND one.namespace_id = :namespace_id
+        AND other.number NOT IN (SELECT value FROM json_each(:runs))
+    ORDER BY other.number DESC LIMIT 1
+) IS NOT NULL;
+
+-- name: put_off_removals
+-- Put off the removal of these runs until `take_up_removals`. The + keeps SQLite from walking all that expire.
+UPDATE runs SET expires_at = expires_at + :for_ever
+WHERE number IN (SELECT value FROM json_each(:runs)) AND +expires_at < :for_ever;
+
+-- name: take_up_removals
+-- Take up again the removals of these runs, if they were put off.
+UPDATE runs SET expires_at = expires_at - :for_ever
+WHERE namespace_id = :namespace_id AND id IN (SELECT value FROM json_each(:ids)) AND +expires_at >= :for_ever
+RETURNING id;
+
 -- name: give_back_keys
 -- Give the keys of these runs back to those live runs from which they took them over.
 UPDATE keys

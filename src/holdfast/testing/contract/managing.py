@@ -170,14 +170,35 @@ class TestDeleteRuns:
         first = await stage.held()
         await stage.commit(turn(first, out=Out(values=(("at", b"1"),), items=(("log", b"a"),))))
         second = await continued(stage, first, after=1)
-        await stage.store.delete_runs([first.id])
-        assert await stage.store.read_value(second.id, "at") == b"1"
-        assert len(await stage.store.read_items(second.id, "log")) == 1
         await stage.end(second)
         await stage.store.delete_runs([second.id])
+        assert await stage.store.read_value(first.id, "at") == b"1"
+        assert len(await stage.store.read_items(first.id, "log")) == 1
+        await stage.store.delete_runs([first.id])
         assert await stage.store.read_value(second.id, "at") is None
         assert await stage.store.read_value(first.id, "at") is None
         assert await stage.store.read_items(second.id, "log") == []
+
+    async def test_the_first_run_of_a_chain_stays_while_another_run_of_the_chain_is_kept(self, stage: Stage) -> None:
+        # The chain has its id: another run with that id would get the chain's values and messages.
+        first = await stage.held(id="chain")
+        second = await continued(stage, first)
+        third = await continued(stage, second)
+        assert await stage.store.delete_runs([first.id, second.id]) == [second.id]
+        [again] = await stage.store.start_runs([new_run(id="chain")], now=T0)
+        assert not again.created
+        await stage.end(third)
+        assert await stage.store.delete_runs([first.id]) == []
+        assert await stage.store.delete_runs([third.id]) == [third.id]
+        assert await stage.store.delete_runs([first.id]) == [first.id]
+
+    async def test_a_run_stays_while_a_run_that_retries_it_is_kept(self, stage: Stage) -> None:
+        failed = await stage.held()
+        await stage.end(failed, RunStatus.FAILED)
+        retry = await stage.held(chain_id=failed.id, forked_from=failed.id)
+        assert await stage.store.delete_runs([failed.id]) == []
+        await stage.end(retry)
+        assert sorted(await stage.store.delete_runs([failed.id, retry.id])) == sorted([failed.id, retry.id])
 
     async def test_a_chain_deleted_at_once_leaves_nothing(self, stage: Stage) -> None:
         first = await stage.held()
@@ -215,6 +236,40 @@ class TestSweep:
         swept = await stage.store.sweep(10, events_before=T0, now=after(10**8))
         assert swept.run_ids == ()
         assert (await stage.run(held.id)).status is RunStatus.RUNNING
+
+    async def test_the_first_run_of_a_chain_is_swept_after_the_others(self, stage: Stage) -> None:
+        first = await stage.held(retention=SECOND)
+        second = await continued(stage, first, retention=9 * SECOND)
+        assert (await stage.store.sweep(10, events_before=T0, now=after(5))).run_ids == ()
+        await stage.end(second)
+        swept = await stage.store.sweep(10, events_before=T0, now=after(9))
+        assert (swept.run_ids, swept.is_all) == ((second.id,), False)
+        swept = await stage.store.sweep(10, events_before=T0, now=after(9))
+        assert (swept.run_ids, swept.is_all) == ((first.id,), True)
+
+    async def test_the_first_run_of_a_chain_is_kept_for_its_own_retention_too(self, stage: Stage) -> None:
+        first = await stage.held(retention=20 * SECOND)
+        second = await continued(stage, first, retention=0)
+        await stage.end(second)
+        assert (await stage.store.sweep(10, events_before=T0, now=after(1))).run_ids == (second.id,)
+        assert (await stage.store.sweep(10, events_before=T0, now=after(19))).run_ids == ()
+        assert (await stage.store.sweep(10, events_before=T0, now=after(20))).run_ids == (first.id,)
+
+    async def test_a_chain_whose_retention_is_over_is_swept_at_once(self, stage: Stage) -> None:
+        first = await stage.held(retention=0)
+        second = await continued(stage, first, retention=0)
+        await stage.end(second)
+        swept = await stage.store.sweep(10, events_before=T0, now=T0)
+        assert (sorted(swept.run_ids), swept.is_all) == (sorted([first.id, second.id]), True)
+
+    async def test_first_runs_that_are_kept_hold_up_no_sweep(self, stage: Stage) -> None:
+        for _ in range(5):
+            await continued(stage, await stage.held(retention=0), retention=0)
+        ended = await stage.held(retention=0)
+        await stage.end(ended, now=after(1))
+        answers = [await stage.store.sweep(2, events_before=T0, now=after(1)) for _ in range(4)]
+        assert [answer.run_ids for answer in answers] == [(), (), (ended.id,), ()]
+        assert [answer.is_all for answer in answers] == [False, False, False, True]
 
     async def test_runs_are_swept_however_they_ended(self, stage: Stage) -> None:
         forced, failed = await stage.held(retention=0), await stage.held(retention=0)

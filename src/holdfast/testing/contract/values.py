@@ -139,11 +139,13 @@ class TestStreams:
         assert [one.origin_id for one in items] == [run.id, run.id, "next", "next", "next", "next"]
 
     async def test_an_item_of_a_deleted_run_has_no_origin(self, stage: Stage) -> None:
-        run = await stage.held()
+        first = await stage.held()
+        await stage.end(first)
+        run = await stage.held(chain_id=first.id)
         await stage.store.append_items(sent(run, b"a"), now=T0)
         await stage.end(run)
-        successor = await stage.held(chain_id=run.id)
-        await stage.store.delete_runs([run.id])
+        successor = await stage.held(chain_id=first.id)
+        assert await stage.store.delete_runs([run.id]) == [run.id]
         assert [one.origin_id for one in await stage.store.read_items(successor.id, "log")] == [None]
 
     async def test_an_attempt_after_silent_ones_resets_nothing(self, stage: Stage) -> None:

@@ -1,7 +1,7 @@
 """Pausing, deleting and sweeping runs, and runs that events begin.
 
 - A process that knows that a run is paused takes nothing in for it; a paused run is only claimed to be ended.
-- Only ended runs are removed, and none before its time; nothing of a removed run is left.
+- Only ended runs are removed, none before its time, and the first run of a chain last. Nothing of them is left.
 - For every event one run begins of each workflow that asks for it, and no second one.
 """
 
@@ -103,6 +103,8 @@ class Managing:
                 ended_at = record.ended_at
                 if kept is None or ended_at is None or instant_of(ended_at) + kept > swept_at:
                     oracle.report("retention", f"{name} was swept before its time")
+            if others := set(self._others(run_id)).difference(run_ids):
+                oracle.report("retention", f"{name} was removed before {', '.join(map(oracle.label, others))}")
             oracle.gone.add(run_id)
             self._mail.removed(run_id)
             chain = self._mail.chain(run_id)
@@ -116,6 +118,11 @@ class Managing:
         if found != (None, []):
             self._oracle.report("retention", f"{name} was removed, and something of it is left")
 
+    def _others(self, run_id: str) -> list[str]:
+        """The other runs that are left of the chain that this run began."""
+        runs = self._oracle.runs
+        return [one for one in runs if one != run_id and one not in self._oracle.gone and runs[one].chain_id == run_id]
+
     def sweep_all(self, now: Instant, books: Books) -> None:
         """After the end: a sweep removes what has a retention, the rest is deleted, and then nothing may be left."""
         while not self._do(lambda: self._store.sweep(3, events_before=0, now=now)).is_all:
@@ -124,7 +131,8 @@ class Managing:
             if run_id in self._oracle.gone:
                 continue
             is_left = self._do(lambda one=run_id: self._store.get_run(one)) is not None  # type: ignore[misc]
-            if is_left is not (self._oracle.ended[run_id].retention is None):
+            kept = [one for one in (run_id, *self._others(run_id)) if self._oracle.ended[one].retention is None]
+            if is_left is not bool(kept):
                 said = "is still there" if is_left else "was removed, and is kept for ever"
                 self._oracle.report("retention", f"{self._oracle.label(run_id)} {said} after a sweep")
         self._do(lambda: self._store.delete_runs(list(self._oracle.runs)))
