@@ -11,6 +11,7 @@ import pytest
 import holdfast
 from holdfast import AsyncClient, Retry, RunFilter, Worker, current_run, step, workflow
 from holdfast.testing import Environment
+from tests.life.waiting import until_waiting
 
 
 @workflow(name="shop")
@@ -71,6 +72,31 @@ async def test_a_run_with_the_id_of_a_deleted_one_has_children_of_its_own(url, a
         run = await client.start(asking, 7, id="order-1")
         assert await run.result(timeout=60) == 7 * times
         assert paid == [5] * times + [7] * times
+
+
+@workflow
+async def slow(who: str) -> str:
+    await holdfast.wait_for_signal("end")
+    return who
+
+
+@workflow
+async def leaving(who: str, waits: bool) -> str:
+    child = slow.options(on_parent_end="abandon").start(who)
+    return await child if waits else str(child.id)
+
+
+async def test_a_run_with_the_id_of_a_deleted_one_does_not_take_an_end_of_its_child_for_its_own(url):
+    async with AsyncClient(url) as client, Worker(client, workflows=[leaving, slow]):
+        old = await (await client.start(leaving, "old", False, id="leaving-1")).result(timeout=60)
+        assert await client.delete("leaving-1") == 1
+        run = await client.start(leaving, "new", True, id="leaving-1")
+        await until_waiting(run)
+        [new] = [one.id async for one in client.runs(RunFilter(workflow=slow)) if one.id != old]
+        for child in (old, new):
+            await client.signal(child, "end")
+            await (await client.get_run(child)).result(timeout=60)
+        assert await run.result(timeout=60) == "new"
 
 
 is_away: list[bool] = []

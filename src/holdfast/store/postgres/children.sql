@@ -6,7 +6,7 @@
 -- this is committed, it sees no follower, and this does not see its end: tell_missed finds such pairs. A run that
 -- continued as another workflow still holds its key. The joined runs can't be removed until this is committed, and
 -- whoever removes them tells their followers. Answers the askers that found a run; the runs of the others have just
--- been removed.
+-- been removed. A child is older than an asker that has only the id of its parent, which was deleted: see tell_ends.
 WITH asked AS MATERIALIZED (
     SELECT given.asker, given.parent_key, given.at, coalesce(
             (SELECT last.number FROM holdfast.last_of_chain(:namespace_id, given.id) AS last),
@@ -24,7 +24,11 @@ WITH asked AS MATERIALIZED (
 met AS MATERIALIZED (
     SELECT asked.asker, asked.parent_key, asked.at, joined.number, joined.id, joined.ended_at, joined.status,
         joined.output, joined.error, asker.lane_id, asker.priority,
-        starts.parent_id IS NOT DISTINCT FROM asker.id AND starts.parent_key = asked.parent_key AS is_child,
+        starts.parent_id IS NOT DISTINCT FROM asker.id AND starts.parent_key = asked.parent_key
+            AND asker.number < coalesce((
+                SELECT first.number FROM holdfast.runs AS first
+                WHERE first.namespace_id = :namespace_id AND first.id = starts.chain_id OFFSET 0
+            ), joined.number) AS is_child,
         asker.ended_at IS NULL AS is_heard
     FROM asked
     JOIN holdfast.runs AS joined ON joined.number = asked.number
@@ -76,7 +80,12 @@ met AS (
     JOIN holdfast.runs AS asker ON asker.number = askers.asker
     CROSS JOIN LATERAL (
         SELECT starts.parent_key, starts.number
-        FROM holdfast.starts WHERE starts.parent_id = asker.id OFFSET 0
+        FROM holdfast.starts
+        WHERE starts.parent_id = asker.id AND asker.number < coalesce((
+            SELECT first.number FROM holdfast.runs AS first
+            WHERE first.namespace_id = :namespace_id AND first.id = starts.chain_id OFFSET 0
+        ), starts.number)
+        OFFSET 0
     ) AS born
 )
 SELECT DISTINCT ON (met.asker, met.parent_key) met.asker, met.parent_key, live.id
@@ -173,7 +182,9 @@ WHERE gone.last = gone.run AND hearers.ended_at IS NULL
 RETURNING inbox.run;
 
 -- name: tell_ends
--- What follows from ending a run from outside, in the transaction that ended it: the same as in change_runs.
+-- What follows from ending a run from outside, in the transaction that ended it: the same as in change_runs. A run is
+-- the parent of those that name its id and have got their numbers after it. Older ones are children of a run that had
+-- the id before and was deleted. A later run of a child's chain goes by the number of the first.
 WITH finished AS MATERIALIZED (
     SELECT runs.number, runs.namespace_id, runs.id, runs.ended_at, runs.status, runs.output, runs.error
     FROM holdfast.runs WHERE runs.number = ANY (:runs::bigint[]) AND runs.ended_at IS NOT NULL
@@ -197,10 +208,14 @@ unfollowed AS (
         AND followers.run <> ALL (:runs::bigint[])
 ),
 kin AS MATERIALIZED (
-    SELECT finished.number, finished.namespace_id, starts.parent_id, starts.parent_key
+    SELECT finished.number, finished.namespace_id, starts.parent_id, starts.parent_key, starts.first
     FROM finished
     CROSS JOIN LATERAL (
-        SELECT starts.parent_id, starts.parent_key FROM holdfast.starts WHERE starts.number = finished.number OFFSET 0
+        SELECT starts.parent_id, starts.parent_key, coalesce((
+                SELECT first.number FROM holdfast.runs AS first
+                WHERE first.namespace_id = finished.namespace_id AND first.id = starts.chain_id OFFSET 0
+            ), finished.number) AS first
+        FROM holdfast.starts WHERE starts.number = finished.number OFFSET 0
     ) AS starts
     WHERE starts.parent_key IS NOT NULL
 ),
@@ -212,6 +227,7 @@ told AS (
         SELECT kin.number AS run, parent.number, kin.parent_key
         FROM kin
         JOIN holdfast.runs AS parent ON parent.namespace_id = kin.namespace_id AND parent.id = kin.parent_id
+            AND parent.number < kin.first
         UNION ALL
         SELECT left_by.run, left_by.follower, left_by.parent_key FROM left_by
     ) AS hearers
@@ -225,7 +241,10 @@ SELECT children.number, children.lane_id, children.priority, 'cancel',
 FROM finished
 CROSS JOIN LATERAL (
     SELECT starts.number FROM holdfast.starts
-    WHERE starts.parent_id = finished.id AND starts.on_parent_end = 'cancel'
+    WHERE starts.parent_id = finished.id AND starts.on_parent_end = 'cancel' AND finished.number < coalesce((
+        SELECT first.number FROM holdfast.runs AS first
+        WHERE first.namespace_id = finished.namespace_id AND first.id = starts.chain_id OFFSET 0
+    ), starts.number)
     OFFSET 0
 ) AS born
 CROSS JOIN LATERAL (

@@ -134,8 +134,8 @@ ORDER BY min(inbox.id)
 LIMIT 100;
 
 -- name: send_cancels
--- Ask live children of turns' runs to end, each once in its life. Only the parent may ask: a run that has joined
--- another may not.
+-- Ask live children of turns' runs to end, each once in its life. Only the parent may ask (see tell_ends): a run that
+-- has joined another may not.
 INSERT INTO holdfast.inbox (run, lane_id, priority, kind, payload, sent_at)
 SELECT child.number, child.lane_id, child.priority, 'cancel', ''::bytea,
     coalesce(:now::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
@@ -152,7 +152,13 @@ CROSS JOIN LATERAL (
         SELECT starts.parent_id FROM holdfast.starts WHERE starts.number = asked.number
     ) = (
         SELECT parent.id FROM holdfast.runs AS parent WHERE parent.number = asked.parent
-    )
+    ) AND asked.parent < coalesce((
+        SELECT (
+            SELECT first.number FROM holdfast.runs AS first
+            WHERE first.namespace_id = :namespace_id AND first.id = starts.chain_id OFFSET 0
+        )
+        FROM holdfast.starts WHERE starts.number = asked.number
+    ), asked.number)
     OFFSET 0
 ) AS child
 ON CONFLICT DO NOTHING;

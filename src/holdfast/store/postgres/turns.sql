@@ -178,10 +178,14 @@ unfollowed AS (
 ),
 kin AS MATERIALIZED (
     SELECT finished.number, finished.namespace_id, starts.parent_id, starts.parent_key, finished.id, finished.status,
-        finished.output, finished.error, finished.ended_at
+        finished.output, finished.error, finished.ended_at, starts.first
     FROM finished
     CROSS JOIN LATERAL (
-        SELECT starts.parent_id, starts.parent_key FROM holdfast.starts WHERE starts.number = finished.number OFFSET 0
+        SELECT starts.parent_id, starts.parent_key, coalesce((
+                SELECT first.number FROM holdfast.runs AS first
+                WHERE first.namespace_id = finished.namespace_id AND first.id = starts.chain_id OFFSET 0
+            ), finished.number) AS first
+        FROM holdfast.starts WHERE starts.number = finished.number OFFSET 0
     ) AS starts
     WHERE starts.parent_key IS NOT NULL
 ),
@@ -193,6 +197,7 @@ told AS (
         SELECT kin.number AS run, parent.number, kin.parent_key, kin.id, kin.status, kin.output, kin.error, kin.ended_at
         FROM kin
         JOIN holdfast.runs AS parent ON parent.namespace_id = kin.namespace_id AND parent.id = kin.parent_id
+            AND parent.number < kin.first
         UNION ALL
         SELECT left_by.run, left_by.follower, left_by.parent_key, finished.id, finished.status, finished.output,
             finished.error, finished.ended_at
@@ -211,7 +216,10 @@ orphaned AS (
     FROM ended
     CROSS JOIN LATERAL (
         SELECT starts.number FROM holdfast.starts
-        WHERE starts.parent_id = ended.id AND starts.on_parent_end = 'cancel'
+        WHERE starts.parent_id = ended.id AND starts.on_parent_end = 'cancel' AND ended.number < coalesce((
+            SELECT first.number FROM holdfast.runs AS first
+            WHERE first.namespace_id = ended.namespace_id AND first.id = starts.chain_id OFFSET 0
+        ), starts.number)
         OFFSET 0
     ) AS born
     CROSS JOIN LATERAL (

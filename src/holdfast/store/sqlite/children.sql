@@ -17,13 +17,18 @@ CROSS JOIN starts ON starts.number = runs.number;
 
 -- name: find_told
 -- Who is told of these ends: the run that asked for a child, and those that joined it. A run that continued as new has
--- not ended for them.
+-- not ended for them. A run that has got its number after the child did not ask for it: it has the id of a run that was
+-- deleted. A later run of the child's chain goes by the number of the first.
 SELECT parent.number, starts.parent_key, ended.id, ended.status, ended.output, ended.error
 FROM json_each(:runs) AS asked
 CROSS JOIN runs AS ended ON ended.number = asked.value
 CROSS JOIN starts ON starts.number = ended.number
 CROSS JOIN runs AS parent ON parent.namespace_id = ended.namespace_id AND parent.id = starts.parent_id
 WHERE ended.status <> 'continued' AND starts.parent_key IS NOT NULL AND parent.ended_at IS NULL
+    AND parent.number < coalesce((
+        SELECT first.number FROM runs AS first
+        WHERE first.namespace_id = ended.namespace_id AND first.id = starts.chain_id
+    ), ended.number)
 UNION ALL
 SELECT followers.follower, followers.parent_key, ended.id, ended.status, ended.output, ended.error
 FROM json_each(:runs) AS asked
@@ -38,14 +43,19 @@ FROM json_each(:runs) AS asked
 CROSS JOIN runs ON runs.number = asked.value;
 
 -- name: cancel_children
--- Ask the live children of these runs to end, if they are to end with their parent.
+-- Ask the live children of these runs to end, if they are to end with their parent: see find_told.
 INSERT OR IGNORE INTO inbox (run, lane_id, priority, kind, payload, sent_at)
 SELECT runs.number, runs.lane_id, runs.priority, 'cancel',
     CAST('its parent ' || asked.value || ' has ended' AS BLOB), :now
 FROM json_each(:ids) AS asked
+CROSS JOIN runs AS parent ON parent.namespace_id = :namespace_id AND parent.id = asked.value
 CROSS JOIN starts ON starts.parent_id = asked.value
 CROSS JOIN runs ON runs.number = starts.number
-WHERE runs.namespace_id = :namespace_id AND runs.ended_at IS NULL AND starts.on_parent_end = 'cancel';
+WHERE runs.namespace_id = :namespace_id AND runs.ended_at IS NULL AND starts.on_parent_end = 'cancel'
+    AND parent.number < coalesce((
+        SELECT first.number FROM runs AS first
+        WHERE first.namespace_id = :namespace_id AND first.id = starts.chain_id
+    ), runs.number);
 
 -- name: insert_followers
 -- Runs that joined others; a row of zeros is padding.

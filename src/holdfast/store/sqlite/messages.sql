@@ -56,14 +56,18 @@ ORDER BY min(inbox.id)
 LIMIT 100;
 
 -- name: send_cancels
--- Ask live children to end, each once in its life. Only the parent may ask: a run that has joined another may not.
+-- Ask live children to end, each once in its life. Only the parent may ask (see find_told): a run that has joined
+-- another may not.
 INSERT OR IGNORE INTO inbox (run, lane_id, priority, kind, payload, sent_at)
 SELECT runs.number, runs.lane_id, runs.priority, 'cancel', :payload, :now
 FROM json_each(:asked) AS asked
 CROSS JOIN runs ON runs.number = json_extract(asked.value, '$[0]')
 CROSS JOIN starts ON starts.number = runs.number
 CROSS JOIN runs AS parent ON parent.number = json_extract(asked.value, '$[1]')
-WHERE runs.ended_at IS NULL AND starts.parent_id = parent.id;
+WHERE runs.ended_at IS NULL AND starts.parent_id = parent.id AND parent.number < coalesce((
+    SELECT first.number FROM runs AS first
+    WHERE first.namespace_id = runs.namespace_id AND first.id = starts.chain_id
+), runs.number);
 
 -- name: find_message_id
 -- Whether a message was delivered before.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from holdfast.model import ChildEnd, ClaimedRun, Message, NewRun, Out, OutSignal, RowChange, RunFilter, RunStatus
 
@@ -292,6 +293,52 @@ class TestChildren:
         found = await stage.store.find_run(child.workflow, "k")
         assert found is not None
         assert found.id == child.id
+
+    @pytest.mark.parametrize("how", ["completes", "is cancelled by force", "continues first"])
+    async def test_a_run_with_the_id_of_a_deleted_one_is_not_told_of_its_children(self, stage: Stage, how: str) -> None:
+        parent, child = await orphan(stage, "abandon")
+        if how == "continues first":
+            successor = new_run()
+            change = RowChange(status=RunStatus.CONTINUED)
+            assert await stage.commit(turn(child, change=change, out=Out(successor=successor))) == [True]
+            child = await stage.claim_one(worker="two", run_id=successor.id)
+        if how == "is cancelled by force":
+            await stage.store.cancel_run(child.id, force=True, now=T0)
+        else:
+            await stage.end(child)
+        assert await stage.store.read_inbox("one") == []
+        assert (await stage.run(parent.id)).status is RunStatus.RUNNING
+
+    @pytest.mark.parametrize("is_forced", [False, True])
+    async def test_the_end_of_a_run_with_the_id_of_a_deleted_one_cancels_none_of_its_children(
+        self, stage: Stage, is_forced: bool
+    ) -> None:
+        child = await stage.held(worker="two", id="c", parent_id="gone", parent_key="pay")
+        parent = await stage.held(id="gone")
+        assert await stage.commit(turn(parent, out=Out(cancels=(child.id,)))) == [True]
+        if is_forced:
+            await stage.store.cancel_run(parent.id, force=True, now=T0)
+        else:
+            await stage.commit(turn(parent, after=1, change=RowChange(status=RunStatus.COMPLETED)))
+        assert await stage.store.read_inbox("two") == []
+
+    async def test_a_run_that_joins_a_child_of_a_deleted_one_with_its_id_is_told_of_the_end(self, stage: Stage) -> None:
+        parent, child = await orphan(stage, "abandon", key="k")
+        other = child_of(parent, key="k")
+        assert await stage.commit(turn(parent, out=Out(children=(other,)))) == [True]
+        signal = turn(parent, after=1, out=sent_to(other))
+        assert await stage.commit(signal) == [True]
+        assert [message.kind for message in await stage.store.read_inbox("two")] == ["signal"]
+        await stage.end(child)
+        assert [end_in(message).run_id for message in await stage.store.read_inbox("one")] == [child.id]
+
+
+async def orphan(stage: Stage, on_parent_end: str, **fields: Any) -> tuple[ClaimedRun, ClaimedRun]:
+    """A run held by "one", and a child, held by "two", of a run that had its id and was deleted."""
+    first, child = await family(stage, on_parent_end=on_parent_end, **fields)
+    await stage.end(first)
+    assert await stage.store.delete_runs([first.id]) == [first.id]
+    return await stage.held(id=first.id), child
 
 
 def child_of(parent: ClaimedRun, parent_key: str | None = "pay", **fields: Any) -> NewRun:
