@@ -260,6 +260,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """None on the hot path."""
     sent: tuple[StepItems | StepValue, ...] = ()
     """What a transactional step has sent, if its loan is exclusive: the same transaction writes it, before the turn."""
+    created_at: Instant | None = None
+    """When the claimed run was created, which tells it from a run that got its id after it was deleted. None: any."""
 
 
 class RowWrite(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -66,10 +66,10 @@ class Held:
     """
 
     __slots__ = (
-        "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "epoch", "execution", "held_up",
-        "history", "id", "info", "input", "inside", "is_busy", "is_committing", "is_deadline_told", "is_lost",
-        "is_parked", "is_pausing", "is_row_waiting", "is_taken_over", "is_takeover", "journal", "last_at", "row_due",
-        "seed", "sent", "seq", "started_at", "taking", "unwritten", "warn_at", "workflow",
+        "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "created_at", "epoch", "execution",
+        "held_up", "history", "id", "info", "input", "inside", "is_busy", "is_committing", "is_deadline_told",
+        "is_lost", "is_parked", "is_pausing", "is_row_waiting", "is_taken_over", "is_takeover", "journal",
+        "last_at", "row_due", "seed", "sent", "seq", "started_at", "taking", "unwritten", "warn_at", "workflow",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, claimed: ClaimedRun, workflow: Workflow[Any, Any]) -> None:
@@ -77,6 +77,7 @@ class Held:
         self.workflow = workflow
         self.input = claimed.input
         self.seed = claimed.seed
+        self.created_at = claimed.created_at
         self.started_at = claimed.started_at
         self.info = RunInfo(
             # Texts that many runs share are kept once: a worker may remember very many runs.

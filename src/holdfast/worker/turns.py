@@ -264,8 +264,7 @@ class Turns(Arrivals):
         told: Callable[[Held, Turn, Verdict], None],
         out: Out | None = None,
     ) -> None:
-        held.is_committing = True
-        held.taking = taken
+        held.is_committing, held.taking = True, taken
         turn = Turn(
             run_id=held.id,
             seq=held.seq,
@@ -275,11 +274,12 @@ class Turns(Arrivals):
             change=change,
             taken=taken,
             out=out,
+            created_at=held.created_at,
         )
-        if held.inside is not None:
-            held.inside.turn = (turn, told)
-        else:
+        if held.inside is None:
             self._turns.add(turn, told, held, is_alone=self.busy == 1)
+        else:
+            held.inside.turn = turn, told
 
     def _change(self, held: Held, done: Advance) -> RowChange | None:
         """The change that the run's row needs after this turn; None, on the hot path, if the row is right already."""

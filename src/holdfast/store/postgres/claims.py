@@ -77,7 +77,8 @@ async def claim_runs(
     if len(tx.known.numbers) > MOST_NUMBERS:
         # A new dict: a commit that is under way goes on with the old one.
         tx.known.numbers = {}
-    tx.known.numbers.update((row[_ID], row[_NUMBER]) for row in taken)
+    for row in taken:
+        tx.known.remember(row[_ID], row[_NUMBER])
     journals = await _journals(tx, [row[_NUMBER] for row in taken if _is_wanted(row, next_seqs, cached)])
     told = [row for row in taken if row[_HAS_MESSAGES]]
     if any(row[_CHAIN_ID] != row[_ID] for row in told):

@@ -64,10 +64,13 @@ async def learn_again(tx: Transaction) -> None:
     if await _is_elsewhere(tx):
         await learn_place(tx)
     # Copied first, for other threads add to them.
-    if ids := set(known.numbers.copy()):
+    if ids := set(numbers := known.numbers.copy()):
         known.unsure.update(ids)
         rows = await tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": list(ids)})
-        known.numbers = _but(known.numbers, ids) | {row[0]: row[1] for row in rows}
+        # A run with another number may be another run, which got the id meanwhile.
+        known.again.update(row[0] for row in rows if numbers[row[0]] != row[1])
+        found_again = {row[0]: row[1] for row in rows if numbers[row[0]] == row[1]}
+        known.numbers = _but(known.numbers, ids) | found_again
     if lanes := set(known.lanes.copy()):
         found = replace(known, lanes={})
         await find_lanes(Transaction(tx.execute, tx.blocks, found), list(lanes))

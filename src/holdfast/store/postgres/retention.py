@@ -92,7 +92,7 @@ async def _remove(tx: Transaction, rows: Sequence[Row]) -> tuple[list[str], list
         await tx.all("remove_chains", asked)
         is_more = await _take_up_removals(tx, rows)
     for _, run_id, _ in rows:
-        tx.known.numbers.pop(run_id, None)
+        tx.known.forget_removed(run_id)
     return [run_id for _, run_id, _ in rows], kept, is_more
 
 

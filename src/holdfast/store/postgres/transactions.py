@@ -44,6 +44,9 @@ class Known:
     lanes: dict[Lane, int] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     """The numbers of runs that this process has claimed, by id, so that turns need no lookup."""
+    again: set[str] = field(default_factory=set)
+    """Ids that two runs have had while this process knew the first. Their numbers are never remembered: a turn that is
+    late may be of either, which is looked up each time."""
     unsure: set[str] = field(default_factory=set)
     """Ids of such runs of which a server that we connected to since may have lost turns that were answered for."""
     generations: dict[str, int] = field(default_factory=dict)
@@ -64,6 +67,16 @@ class Known:
     def was_open(self) -> bool:
         """Whether this store has worked with its database before."""
         return self.namespace_id != 0
+
+    def remember(self, run_id: str, number: int) -> None:
+        """A run was claimed."""
+        if run_id in self.again or self.numbers.setdefault(run_id, number) != number:
+            self.forget_removed(run_id, is_known=True)
+
+    def forget_removed(self, run_id: str, is_known: bool = False) -> None:
+        """A run was removed. If its claim is still known, whoever holds it may come with a turn."""
+        if self.numbers.pop(run_id, None) is not None or is_known:
+            self.again.add(run_id)
 
     def floor(self, lanes: Sequence[int]) -> Floor:
         """Where claims along these lanes begin to look."""

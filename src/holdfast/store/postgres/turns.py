@@ -156,7 +156,8 @@ async def lost_by_server(
     tx.known.unsure.difference_update(set(unsure).difference(lost))
     for run_id in lost:
         _log.warning("the database has lost the last turns of run %s: it goes on from what is there", run_id)
-        tx.known.numbers.pop(run_id, None)
+        # It may also have been deleted, and another have its id.
+        tx.known.forget_removed(run_id, is_known=True)
         tx.news |= News.WORK
     return {run_id: False if is_settled else busy(run_id) for run_id, is_settled in lost.items()}
 
@@ -172,11 +173,16 @@ async def _numbers(tx: Transaction, turns: Sequence[Turn]) -> dict[str, int]:
     known = tx.known.numbers
     # `get`, for other threads may forget numbers at any time.
     numbers = {turn.run_id: number for turn in turns if (number := known.get(turn.run_id)) is not None}
-    missing = {turn.run_id for turn in turns if turn.run_id not in numbers and is_text(turn.run_id)}
+    missing = {turn.run_id: turn.created_at for turn in turns if turn.run_id not in numbers and is_text(turn.run_id)}
     if missing:
         rows = await tx.all("find_numbers", {"namespace_id": tx.namespace_id, "ids": list(missing)})
         # Not remembered, for this process does not hold these runs.
-        numbers.update((row[0], row[1]) for row in rows)
+        for run_id, number, created_at in rows:
+            if missing[run_id] in (None, created_at):
+                numbers[run_id] = number
+            else:
+                # The claim was of a run that was deleted.
+                tx.known.forget_removed(run_id, is_known=True)
     return numbers
 
 

@@ -70,8 +70,8 @@ given_back AS (
 SELECT lost.id, lost.is_held IS NOT TRUE OR lost.number IN (SELECT free.number FROM free) FROM lost;
 
 -- name: find_numbers
--- The numbers of runs by their ids.
-SELECT runs.id, runs.number
+-- The numbers of runs by their ids, and when they were created.
+SELECT runs.id, runs.number, runs.created_at
 FROM holdfast.runs
 WHERE runs.namespace_id = :namespace_id AND runs.id = ANY (:ids::text[]);
 

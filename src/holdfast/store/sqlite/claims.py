@@ -53,7 +53,8 @@ def claim_runs(
     _fence(tx, chosen, worker_id, at)
     if len(tx.numbers) > MOST_NUMBERS:
         tx.numbers.clear()
-    tx.numbers.update((row[1], row[0]) for row in chosen)
+    for row in chosen:
+        tx.remember(row[1], row[0])
     inputs = _large_inputs(tx, [row[0] for row in chosen if row[_INPUT] is None])
     next_seqs = [_next_seq(row) for row in chosen]
     journals = _journals(

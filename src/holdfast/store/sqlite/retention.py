@@ -75,7 +75,7 @@ def _delete(tx: Transaction, found: Sequence[Row]) -> tuple[list[str], list[int]
     tx.run("delete_starts", params)
     tx.run("delete_runs", params)
     for _, run_id, _ in found:
-        tx.numbers.pop(run_id, None)
+        tx.forget_removed(run_id)
     asked = as_json(list({chain_id for _, _, chain_id in found}))
     empty = [one for (one,) in tx.all("find_empty_chains", {"namespace_id": tx.namespace_id, "chains": asked})]
     if empty:

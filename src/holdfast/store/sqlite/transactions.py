@@ -48,6 +48,9 @@ class Transaction:
     """The longest time for which a run is kept after its end."""
     numbers: dict[str, int] = field(default_factory=dict)
     """The numbers of runs that this process has claimed, by id, so that turns need no lookup."""
+    again: set[str] = field(default_factory=set)
+    """Ids that two runs have had while this process knew the first. Their numbers are never remembered: a turn that is
+    late may be of either, which is looked up each time."""
     workers: set[str] = field(default_factory=set)
     """The workers that have claimed here while they were registered."""
     news: News = News.NONE
@@ -60,6 +63,16 @@ class Transaction:
         if may is not self.may_checkpoint:
             self.connection.execute(CHECKPOINT if may else NO_CHECKPOINT)
             self.may_checkpoint = may
+
+    def remember(self, run_id: str, number: int) -> None:
+        """A run was claimed."""
+        if run_id in self.again or self.numbers.setdefault(run_id, number) != number:
+            self.forget_removed(run_id, is_known=True)
+
+    def forget_removed(self, run_id: str, is_known: bool = False) -> None:
+        """A run was removed. If its claim is still known, whoever holds it may come with a turn."""
+        if self.numbers.pop(run_id, None) is not None or is_known:
+            self.again.add(run_id)
 
     def now(self, given: Instant | None) -> Instant:
         """The time that counts: the given one, else that of the store's clock."""

@@ -81,16 +81,29 @@ def _insert_one(tx: Transaction, turn: Turn, inserted: list[Turn], refused: set[
 def _rows(tx: Transaction, turns: Sequence[Turn]) -> list[Row]:
     """The rows to insert; those of runs that don't exist are left out."""
     numbers = tx.numbers
-    missing = {turn.run_id for turn in turns if turn.run_id not in numbers}
+    missing = {turn.run_id: turn.created_at for turn in turns if turn.run_id not in numbers}
     if missing:
         params = {"namespace_id": tx.namespace_id, "ids": as_json(list(missing))}
-        numbers.update((run_id, number) for run_id, number in tx.all("find_numbers", params))
+        rows = tx.all("find_numbers", params)
+        found = {run_id: number for run_id, number, at in rows if missing[run_id] in (None, at)}
+        # The other claims were of runs that were deleted.
+        tx.again.update(run_id for run_id, _, _ in rows if run_id not in found)
+        if tx.again.isdisjoint(found):
+            numbers.update(found)
+        else:
+            numbers = {**numbers, **found}
     # A bytearray is bound as it is. For bytes the driver looks for an adapter first, which costs three times as much.
     return [
         (numbers[turn.run_id], turn.seq, turn.epoch, turn.at, bytearray(turn.data))
         for turn in turns
         if turn.run_id in numbers
     ]
+
+
+def _number_of(tx: Transaction, turn: Turn) -> int:
+    """The number of a run whose turn was inserted."""
+    number = tx.numbers.get(turn.run_id)
+    return int(_rows(tx, [turn])[0][0]) if number is None else number
 
 
 def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
@@ -103,12 +116,12 @@ def _apply(tx: Transaction, turns: Sequence[Turn], now: Instant | None) -> None:
     for turn in turns:
         taken.extend(turn.taken)
         if turn.change is not None:
-            number = tx.numbers[turn.run_id]
+            number = _number_of(tx, turn)
             changes[turn.run_id] = _change(tx, number, turn.change, turn.seq + 1, at)
             if turn.change.status.is_final:
                 ended.append((number, turn.run_id))
         if turn.out is not None:
-            outs.append((tx.numbers[turn.run_id], turn))
+            outs.append((_number_of(tx, turn), turn))
     if taken:
         ids = as_json(taken)
         tx.run("drop_messages", {"ids": ids})

@@ -20,8 +20,8 @@ LEFT JOIN journal ON journal.run = runs.number AND journal.seq = :seq
 WHERE runs.number = :run;
 
 -- name: find_numbers
--- The numbers of runs by their ids.
-SELECT runs.id, runs.number
+-- The numbers of runs by their ids, and when they were created.
+SELECT runs.id, runs.number, runs.created_at
 FROM json_each(:ids) AS asked
 CROSS JOIN runs ON runs.namespace_id = :namespace_id AND runs.id = asked.value;
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.model import SECOND, NewWait, Out, RowChange, RunFilter, RunStatus, Sent
+from holdfast.store import Store
 
 from .chains import continued
 from .events import published
@@ -216,6 +217,27 @@ class TestDeleteRuns:
         await stage.store.delete_runs([run.id])
         assert await stage.commit(turn(run)) == [False]
         assert await stage.commit(turn(run, out=Out(values=(("at", b"1"),)))) == [False]
+
+    async def test_a_turn_of_a_deleted_run_is_not_taken_for_one_of_a_run_that_has_its_id(self, stage: Stage) -> None:
+        await refuse_stale_turns(stage, stage.store)
+
+
+async def refuse_stale_turns(stage: Stage, other: Store) -> None:
+    """Have a store remove a run that is held, and start another with its id: no turn of the first may get into it."""
+    stale = await stage.held(id="again")
+    await other.cancel_run(stale.id, force=True, now=T0)
+    await other.delete_runs([stale.id])
+    await other.start_runs([new_run(id="again", retention=0)], now=after(1))
+    end = RowChange(status=RunStatus.COMPLETED)
+    assert await stage.commit(turn(stale)) == [False]
+    assert await stage.commit(turn(stale, change=end)) == [False]
+    run = await stage.claim_one(now=after(1))
+    assert await stage.commit(turn(stale)) == [False]
+    assert await stage.commit(turn(run)) == [True]
+    assert await stage.commit(turn(stale, after=1, out=Out(values=(("at", b"1"),)))) == [False]
+    assert await stage.commit(turn(run, after=1, change=end, out=Out(values=(("at", b"2"),)))) == [True]
+    assert await stage.store.read_value("again", "at") == b"2"
+    assert [row[0] for row in await stage.journal("again")] == [0, 1]
 
 
 @on_stage

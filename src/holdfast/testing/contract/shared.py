@@ -9,6 +9,7 @@ from functools import partial
 from holdfast.model import RowChange, RunFilter, RunStatus
 from holdfast.store import News, Store
 
+from .managing import refuse_stale_turns
 from .stage import LANE, LEASE, PATIENCE, T0, Stage, after, ids_of, new_run, on_stage, turn, until
 
 
@@ -53,6 +54,11 @@ class TestTwoStores:
         [again] = await stage.store.start_runs([new_run(id=run.id)], now=T0)
         assert again.created
         assert await stage.journal(run.id) == []
+
+    async def test_a_turn_of_a_run_that_the_other_store_has_deleted_is_not_taken_for_one_of_a_run_that_has_its_id(
+        self, stage: Stage
+    ) -> None:
+        await refuse_stale_turns(stage, await stage.open())
 
     async def test_a_turn_racing_a_takeover_is_accepted_before_it_or_refused(self, stage: Stage) -> None:
         other = await stage.open()

@@ -121,7 +121,7 @@ def new_run(**fields: Any) -> NewRun:
 def turn(run: ClaimedRun, data: bytes = b"turn", *, after: int = 0, **fields: Any) -> Turn:
     """The run's next turn, or the turn `after` turns later."""
     given = {"run_id": run.id, "seq": run.next_seq + after, "epoch": run.epoch, "at": T0, "data": data}
-    return Turn(**{**given, **fields})
+    return Turn(**{**given, "created_at": run.created_at, **fields})
 
 
 def row_write(
