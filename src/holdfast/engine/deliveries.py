@@ -129,7 +129,8 @@ class Deliveries(Requests):
     @property
     def is_unwritten(self) -> bool:
         """Whether the rebuilt body asked for something that must be written before anything begins."""
-        return self._life is not None and (self._life.is_reopened or bool(self._life.marks))
+        life = self._life
+        return life is not None and (life.is_reopened or life.is_outdated or bool(life.marks))
 
     def hand_out_mail(self) -> bool:
         """Give the oldest message that a wait takes to that wait."""

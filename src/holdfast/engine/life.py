@@ -33,6 +33,7 @@ from holdfast.model import (
     RunRetrying,
     Signal,
     Undo,
+    WaitRecord,
     bounded_id,
     instant_of,
     microseconds,
@@ -40,7 +41,7 @@ from holdfast.model import (
 )
 
 from .mail import ENTRIES, Mailbox
-from .waits import Wait
+from .waits import Wait, compare
 
 Lived: TypeAlias = tuple[int, RunRetrying, Former | None]
 """A try of the run: where in the history it begins, the entry that says so, and who the body was told to be before."""
@@ -127,8 +128,8 @@ class Life:
     __slots__ = (
         "called_off", "cancels", "children", "closed", "compensations", "continued", "events", "failed", "failed_at",
         "has_keys", "has_undone", "hook", "hooks", "hooks_before", "hooks_due", "in_hand", "is_cancel_held",
-        "is_compensating", "is_exempt", "is_reopened", "items", "left_hooks", "mailbox", "markers", "marks",
-        "new_children", "numbers", "patches", "resumed", "shields", "signals", "successor", "taken", "traces",
+        "is_compensating", "is_exempt", "is_outdated", "is_reopened", "items", "left_hooks", "mailbox", "markers",
+        "marks", "new_children", "numbers", "patches", "resumed", "shields", "signals", "successor", "taken", "traces",
         "truncate", "uncompensated", "undoing", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
 
@@ -188,6 +189,8 @@ class Life:
         """What continue_as_new has raised: it counts even if the body catches it."""
         self.is_reopened = False
         """What was open at a cut has been asked for anew, and no turn holds that yet."""
+        self.is_outdated = False
+        """The store's rows of waits are not those of this body, and no turn has mended them yet."""
         self.uncompensated: dict[str | int, str] = {}
         """What could not be undone, by its step's key, or by a number if it never became a step."""
         self.patches: dict[str, bool] = {}
@@ -269,6 +272,7 @@ class Life:
 
     def out(self) -> Out | None:
         """What this advance gives out. From here on it counts as given out."""
+        self.is_outdated = False
         waits = []
         for wait in self.waits.values():
             if wait.row is not None and (wait.is_stale or not wait.is_registered):
@@ -300,6 +304,14 @@ class Life:
         """The turns in the journal have registered every wait that is open."""
         for wait in self.waits.values():
             wait.is_registered = True
+
+    def compare_waits(self, rows: Sequence[WaitRecord]) -> bool:
+        """Compare the waits of a rebuilt body with the store's rows: the code may have changed since they were
+        written. The next turn mends what differs. Returns whether a row is missing that may have led to a message."""
+        missing, gone = compare(self.waits.values(), rows)
+        self.closed += gone
+        self.is_outdated = bool(missing or gone) or any(wait.is_stale for wait in self.waits.values())
+        return missing
 
     def restart_children(self, retrying: RunRetrying, ends: Sequence[ChildEnded]) -> None:
         """The run is tried again from here: restart its open children, except those whose end is known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -13,6 +14,7 @@ from holdfast.model import (
     ClaimedRun,
     Ended,
     Entry,
+    Instant,
     JournalRow,
     Message,
     RowChange,
@@ -121,7 +123,18 @@ class Admission(Turns):
             self._end_pause(held)
         # A claim brings the whole inbox. But it lacks events published while no worker was there to match them.
         is_heard = held.execution is None or not held.execution.awaits_event
-        self.resume(held, heard_at=claimed.claimed_at if is_heard else 0, was_paused=claimed.is_paused)
+        heard_at = claimed.claimed_at if is_heard else 0
+        if held.is_unsure and self.compare is not None:
+            self.compare(held, partial(self._compared, held, heard_at, claimed.is_paused))
+        else:
+            self.resume(held, heard_at=heard_at, was_paused=claimed.is_paused)
+
+    def _compared(self, held: Held, heard_at: Instant, was_paused: bool) -> None:
+        try:
+            self.resume(held, heard_at=heard_at, was_paused=was_paused)
+        except Exception as error:
+            # As in `admit`.
+            self.block(held, error)
 
     def _get(self, held: Held, inbox: Sequence[Message]) -> None:
         """Let the messages of a claim arrive, except those that the body in memory has: a claim brings them all."""
@@ -172,6 +185,7 @@ class Admission(Turns):
         if not self.replay(held, history):
             return False
         held.carry(history, self._clock.now())
+        held.is_unsure = held.execution is not None and held.execution.is_listening and bool(held.execution.life.waits)
         return True
 
     def _is_stopped(self, held: Held) -> bool:

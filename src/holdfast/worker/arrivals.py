@@ -42,7 +42,7 @@ class Arrivals(Waits):
         known: dict[str, set[int]] = {}
         woken = [held for held in (self._receive(message, known) for message in messages) if held is not None]
         for held in dict.fromkeys((*heard.values(), *woken)):
-            is_free = not held.is_committing and not held.is_pausing and not held.is_parked
+            is_free = not (held.is_committing or held.is_pausing or held.is_parked or held.is_unsure)
             if is_free and self.held.get(held.id) is held:
                 self.wake(held, heard_at=heard_at if held.id in heard else 0)
         return bool(woken)

@@ -68,8 +68,9 @@ class Held:
     __slots__ = (
         "alarm", "alarm_at", "arrivals", "attempts", "blocked", "crashes", "created_at", "epoch", "execution",
         "held_up", "history", "id", "info", "input", "inside", "is_busy", "is_committing", "is_deadline_told",
-        "is_lost", "is_parked", "is_pausing", "is_row_waiting", "is_taken_over", "is_takeover", "journal",
-        "last_at", "row_due", "seed", "sent", "seq", "started_at", "taking", "unwritten", "warn_at", "workflow",
+        "is_lost", "is_parked", "is_pausing", "is_row_waiting", "is_taken_over", "is_takeover", "is_unsure",
+        "journal", "last_at", "row_due", "seed", "sent", "seq", "started_at", "taking", "unwritten", "warn_at",
+        "workflow",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self, claimed: ClaimedRun, workflow: Workflow[Any, Any]) -> None:
@@ -114,6 +115,8 @@ class Held:
         self.is_taken_over = False
         """It was lost to another worker, and not dropped because it ended."""
         self.is_deadline_told = False
+        self.is_unsure = False
+        """Its body was rebuilt, and does not go on before its waits were compared with those in the store."""
         self.alarm: Alarm | None = None
         self.alarm_at: Instant | None = None
         self.inside: Any = None

@@ -27,6 +27,7 @@ from .lease import Lease, Pulse
 from .listening import Listening
 from .outbox import Outbox
 from .plan import Plan
+from .registrations import Registrations
 from .upkeep import Upkeep
 
 _log = HouseLogger("holdfast.worker")
@@ -123,6 +124,8 @@ class Session(Claiming):
         self._unsubscribe = self.store.subscribe(self._changed, News.WORK)
         self._listening = Listening(self.read_inbox, self.match, self.runs.deliver, self._clock.now)
         self.runs.listen = self._listening.add
+        self._registrations = Registrations(self.store.read_waits, self.read_inbox, self.runs.deliver)
+        self.runs.compare = self._registrations.add
         if not is_serving:
             return
         self.ahead = Ahead(plan.ahead, plan.concurrency)
@@ -159,6 +162,7 @@ class Session(Claiming):
             self._unsubscribe()
             self._unsubscribe = None
             self._listening.close()
+            self._registrations.close()
         self._forget()
         if self._pulse is not None:
             self._pulse.stop()
@@ -285,7 +289,8 @@ class Session(Claiming):
         """Whether anything is under way: a run that advances or stands in line, a step in flight, a write, or a
         look."""
         is_written = self._turns.is_idle and self._rows.is_idle
-        return bool(self.runs.busy or self.runs.line or self._listening.is_under_way or not is_written)
+        is_looking = self._listening.is_under_way or self._registrations.is_under_way
+        return bool(self.runs.busy or self.runs.line or is_looking or not is_written)
 
     async def _serve(self) -> None:
         pause = 0.05

@@ -40,7 +40,7 @@ class Waits(Resting):
 
     __slots__ = (
         "_block_counts", "_concurrency", "_heard_at", "_held_up", "_mailed", "_may_begin", "_taken", "_taken_over",
-        "line", "listen", "reserved",
+        "compare", "line", "listen", "reserved",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(
@@ -63,6 +63,8 @@ class Waits(Resting):
         self._may_begin = may_begin
         self.listen: Callable[[Held], None] | None = None
         """Makes the inbox be read before a run with a due timer goes on; see listening.py."""
+        self.compare: Callable[[Held, Callable[[], None]], None] | None = None
+        """Compares a rebuilt run's waits with the store's before it goes on; see registrations.py."""
         self._heard_at: dict[str, Instant] = {}
         """When the inbox was read for the runs in line, if it was."""
         self._taken: OrderedDict[int, None] = OrderedDict()
