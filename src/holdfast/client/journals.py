@@ -166,7 +166,7 @@ def _note(entry: Entry) -> str | None:
         case SetAside():
             return f"set aside: {entry.reason}"
         case Patched():
-            return entry.change_id
+            return entry.change_id if entry.is_new else f"{entry.change_id}: the old way"
         case Inherited():
             return _inherited(entry)
         case Reseeded():
