@@ -175,3 +175,15 @@ async def test_a_cancel_of_the_chunk_is_no_failure_of_an_item():
     chunk.cancel()
     with pytest.raises(asyncio.CancelledError):
         await chunk
+
+
+def test_a_map_takes_the_none_that_a_call_of_its_step_takes():
+    @step
+    def told(n: int = None) -> str:  # type: ignore[assignment]  # noqa: RUF013  # as many write it
+        return repr(n)
+
+    @step
+    def counted(n: int) -> str:
+        return repr(n)
+
+    assert (told.chunk_hints()["items"], counted.chunk_hints()["items"]) == (list[int | None], list[int])

@@ -109,10 +109,10 @@ class Step(Generic[P, R]):
 
     def chunk_hints(self) -> dict[str, Any]:
         """The annotations of a function that executes this step for a list of items."""
-        # Without a resolved annotation, values keep whatever type they have.
-        hints = known_hints(self.fn)
-        first = next(iter(inspect.signature(self.fn).parameters), None)
-        item, result = hints.get(first or "", Any), hints.get("return", Any)
+        # Without a resolved annotation, values keep whatever type they have. A default of None is a value, too.
+        hints, first = known_hints(self.fn), next(iter(inspect.signature(self.fn).parameters.values()), None)
+        item, result = hints.get(first.name if first else "", Any), hints.get("return", Any)
+        item = Optional[item] if first and first.default is None else item  # noqa: UP045  # as below
         return {"items": list[item], "return": tuple[list[Optional[result]], dict[int, tuple[str, str]]]}  # type: ignore[valid-type]  # noqa: UP045  # made at run time, of whatever there is
 
     def to_undo(self, result: Any) -> list[Any]:

@@ -129,8 +129,8 @@ class Life:
         "called_off", "cancels", "children", "closed", "compensations", "continued", "denials", "events", "failed",
         "failed_at", "has_keys", "has_undone", "hook", "hooks", "hooks_before", "hooks_due", "in_hand",
         "is_cancel_held", "is_compensating", "is_exempt", "is_outdated", "is_reopened", "items", "left_hooks",
-        "mailbox", "markers", "marks", "new_children", "numbers", "patches", "resumed", "shields", "signals", "successor", "taken", "traces",
-        "truncate", "uncompensated", "undoing", "values", "waits",
+        "mailbox", "markers", "marks", "new_children", "numbers", "patches", "resumed", "shields", "signals",
+        "successor", "taken", "traces", "truncate", "uncompensated", "undoing", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self) -> None:
