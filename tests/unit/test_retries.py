@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import pickle
 
 import pytest
@@ -121,6 +123,18 @@ def test_retry_after_brings_its_own_delay_without_jitter():
 def test_retry_after_is_retried_whatever_on_and_unless_say():
     retry = Retry(on=(ValueError,), unless=(RetryAfter,))
     assert retry.delay(RetryAfter(1), 1, 0, MIDDLE) == SECOND
+
+
+@pytest.mark.parametrize("longest", ["60s", "1m", 60])
+def test_a_max_that_is_given_bounds_the_delay_even_if_it_is_the_default(longest):
+    assert Retry(initial="5m", max=longest, jitter=0).delay(ValueError(), 1, 0, MIDDLE) == 60 * SECOND
+
+
+def test_a_policy_keeps_its_bound_when_it_is_pickled_or_replaced():
+    for retry in (Retry(initial="5m"), Retry(initial="5m", max="60s")):
+        for same in (pickle.loads(pickle.dumps(retry)), dataclasses.replace(retry), copy.deepcopy(retry)):
+            assert same == retry
+    assert Retry(initial="5m") != Retry(initial="5m", max="60s")
 
 
 def test_retry_after_may_be_longer_than_max():

@@ -16,7 +16,15 @@ from .entries import StoredRetry
 E = TypeVar("E", bound=BaseException)
 Kind = Literal["fixed", "linear", "exponential"]
 FINAL_MARK = "__holdfast_final__"
-_MAX = "60s"
+
+
+class _Default(str):
+    """A default that shows as what it means, and is told from the same text given: that always bounds."""
+
+    __slots__ = ()
+
+
+_MAX = _Default("60s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +39,8 @@ class Retry:
     A step without a policy, or with `retry=None`, has `Retry()`: three attempts. A workflow without one is not retried.
 
     `kind` says how the delay before attempt n+1 grows: it is `initial` ("fixed"), `initial * n` ("linear") or
-    `initial * factor ** (n - 1)` ("exponential", the default). It is never more than `max`, by default a minute, or
-    `initial` if that is longer. It is then spread by up to `jitter` of itself to either side.
+    `initial * factor ** (n - 1)` ("exponential", the default). It is never more than `max`. If no `max` is given, that
+    is a minute, or `initial` if that is longer. It is then spread by up to `jitter` of itself to either side.
 
     `on` lists the exception classes that are worth another try, `unless` those that are not. `RetryAfter` brings its
     own delay. Three kinds of failures are never retried, neither by the step's policy nor by that of its workflow or of
@@ -52,7 +60,7 @@ class Retry:
     unless: Sequence[type[BaseException]] = ()
     within: Duration | None = None
     _initial: int = field(init=False, repr=False, compare=False, default=0)
-    _max: int = field(init=False, repr=False, compare=False, default=0)
+    _max: int = field(init=False, repr=False, default=0)
     _within: int | None = field(init=False, repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
@@ -73,7 +81,7 @@ class Retry:
         set_(self, "unless", _classes(self.unless, "unless"))
         set_(self, "_initial", microseconds(self.initial, what="Retry(initial=)"))
         longest = microseconds(self.max, what="Retry(max=)")
-        set_(self, "_max", longest if self.max != _MAX or longest > self._initial else self._initial)
+        set_(self, "_max", max(longest, self._initial) if isinstance(self.max, _Default) else longest)
         set_(self, "_within", None if self.within is None else microseconds(self.within, what="Retry(within=)"))
 
     def delay(self, error: BaseException, attempt: int, spent: int, dice: float) -> int | None:
