@@ -16,6 +16,7 @@ import pytest
 import holdfast
 from holdfast import step, workflow
 from holdfast.observe import JsonFormatter, LogContext
+from holdfast.testing import Environment
 from tests.observe.watchers import Traces
 from tests.worker.stage import stage
 
@@ -203,3 +204,18 @@ async def test_a_record_that_another_thread_writes_still_says_where_it_comes_fro
         (run.id, "on_the_loop"),
         (run.id, "in_a_thread"),
     ]
+
+
+async def test_a_child_of_the_runs_logger_is_silent_while_a_body_replays(caplog: pytest.LogCaptureFixture) -> None:
+    log = holdfast.logger.getChild("billing").getChild("cards")
+
+    @workflow
+    async def speaking() -> None:
+        log.info("said once")
+        await on_the_loop()
+        await on_the_loop()
+
+    async with Environment([speaking]) as env:
+        with caplog.at_level(logging.INFO):
+            await (await env.client.start(speaking)).result()
+    assert [record.workflow for record in caplog.records if record.msg == "said once"] == ["speaking"]

@@ -29,13 +29,23 @@ class _RunFilter(logging.Filter):
         return not scope.is_silent
 
 
-logger = logging.getLogger("holdfast.run")
+def _silenced(one: logging.Logger) -> logging.Logger:
+    """Let the filter see what this logger and its children log: logging asks only the filters of the logger called."""
+    if _FILTER in one.filters:
+        return one
+    one.addFilter(_FILTER)
+    make = one.getChild
+    one.getChild = lambda suffix: _silenced(make(suffix))  # type: ignore[method-assign]  # whatever class applications set
+    return one
+
+
+_FILTER = _RunFilter()
+logger = _silenced(logging.getLogger("holdfast.run"))
 """For use in bodies and steps. What a body logs in a turn that was committed is not logged again on replay.
 
 A turn that was not committed is taken again, and logs again. The first turn has no commit of its own: it is committed
-with the next one.
+with the next one. Children made by `logger.getChild()` are as silent; loggers of any other name are not.
 """
-logger.addFilter(_RunFilter())
 
 
 class HouseLogger(logging.LoggerAdapter[logging.Logger]):
