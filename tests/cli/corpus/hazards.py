@@ -227,6 +227,7 @@ async def order(names: set[str], card: str, some: set[str] | None = None) -> lis
     await charge(str(names))  # hazard: unordered
     hash(card)  # hazard: identity
     id(both)  # hazard: identity
+    asyncio.Future()  # hazard: identity
     return both
 
 

@@ -81,6 +81,8 @@ _EXACT: dict[str, Hazard] = {
     **_all("environment", "locale", "getlocale getdefaultlocale setlocale getpreferredencoding"),
     **_all("environment", "sys", "getrecursionlimit getrefcount"),
     **_all("identity", "builtins", "id hash"),
+    # It hashes by its address, so sets of them, as asyncio.wait returns, are iterated in another order on replay.
+    **_all("identity", "asyncio", "Future", "use asyncio.get_running_loop().create_future()"),
     **_all("asyncio", "asyncio", "run Runner new_event_loop set_event_loop open_connection start_server"),
     **_all("asyncio", "asyncio", "open_unix_connection start_unix_server"),
     **_all("client", "holdfast", "Client AsyncClient"),
