@@ -67,18 +67,26 @@ class LentConnection(sqlite3.Connection):
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Have the connection alone, without the authorizer. A call that is under way is interrupted."""
+        """Have the connection alone, as it was before it was lent. A call that is under way is interrupted."""
         is_interrupted = False
         while not self.guard.acquire(timeout=_PAUSE):
             is_interrupted = True
             self.interrupt()
         try:
-            self.set_authorizer(None)
+            self._forget()
             if is_interrupted:
                 self._settle()
             yield
         finally:
             self.guard.release()
+
+    def _forget(self) -> None:
+        """Put back what a step may have set for itself: with rows or texts of another type, or a statement that its
+        handler ends, the store could not read or write what it needs to commit the step."""
+        self.set_authorizer(None)
+        self.set_progress_handler(None, 0)
+        self.row_factory = None
+        self.text_factory = str
 
     def _settle(self) -> None:
         """End all statements: as long as one is half-way through, the interrupt strikes whatever is executed next."""
