@@ -191,6 +191,56 @@ def test_a_pending_that_failed_unseen_is_still_an_error(begin):
     assert f":{line_of(pending_in_an_async_body)}" in forgotten(drive)
 
 
+@workflow
+async def child() -> int:
+    return 1
+
+
+@workflow
+async def child_in_an_async_body() -> int:
+    child.start()  # forgotten
+    return await double(2)
+
+
+@workflow
+def child_in_a_def_body() -> int:
+    child.start()  # forgotten
+    return triple(2)
+
+
+@pytest.mark.parametrize("body", [child_in_an_async_body, child_in_a_def_body], ids=lambda one: one.name)
+@pytest.mark.parametrize("error", [None, ValueError("nobody looks")], ids=["it completed", "it failed"])
+def test_a_child_that_ended_unseen_is_an_error(begin, body, error):
+    drive = begin(body)
+    drive.child_ends("child", 1, error=error)
+    assert f"test_never_awaited.py:{line_of(body)}" in forgotten(drive)
+
+
+def test_fixed_code_sees_the_end_of_a_child_that_came_unseen(begin):
+    @workflow(name="child_in_an_async_body")
+    async def fixed() -> int:
+        held = child.start()
+        return await double(2) + await held
+
+    drive = begin(child_in_an_async_body)
+    drive.child_ends("child", 1)
+    forgotten(drive)
+    drive.workflow = fixed
+    drive.execution = drive.replay()
+    assert drive.finish().check().result == 5
+
+
+def test_an_abandoned_child_that_ended_unseen_is_no_error(begin):
+    @workflow
+    async def body() -> int:
+        child.options(on_parent_end="abandon").start()
+        return await double(2)
+
+    drive = begin(body)
+    drive.child_ends("child", error=ValueError("nobody looks"))
+    assert drive.finish().check().result == 4
+
+
 def test_a_pending_that_lost_a_race_is_no_error(begin):
     @workflow
     async def body() -> int:

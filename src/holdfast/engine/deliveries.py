@@ -64,7 +64,7 @@ class Deliveries(Requests):
             life.taken.append(message.id)
             end = _child_end.decode(message.payload)
             child = life.children.get(message.name or "")
-            if child is not None and not child.reply.done() and not child.is_former(end.run_id):
+            if child is not None and not child.has_ended and not child.is_former(end.run_id):
                 at = max(self.stamp, self.time)
                 self._child_ended(ChildEnded(at, child.key, end.run_id, end.status, end.output, end.error))
         elif message.kind in ENTRIES:
@@ -220,7 +220,7 @@ class Deliveries(Requests):
         del self.life.children[entry.key]
         if entry.is_failure:
             self.life.failed.append(entry.key)
-        if not child.reply.done():
+        if not child.has_ended:
             self._resolve_child(child, entry)
 
     def _resolve_child(self, child: Child, entry: ChildEnded) -> None:

@@ -5,6 +5,7 @@ Made when it is first needed, so that a run that only calls steps and sleeps car
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
@@ -78,6 +79,11 @@ class Child:
         A child with an idempotency key never was: while it lives, the next try asks for it by that key.
         """
         return self.new.key is None and any(is_of(run_id, one) for one in self.former)
+
+    @property
+    def has_ended(self) -> bool:
+        # Not by its own method: for a ChildRun that counts as the body's look at it.
+        return asyncio.Future.done(self.reply)
 
     @property
     def is_ours(self) -> bool:
