@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 import holdfast
-from holdfast import RunFilter, RunStatus, workflow
+from holdfast import RunFailed, RunFilter, RunStatus, workflow
 from holdfast.testing import Environment
 from tests.life.doors import prepare
 
@@ -174,3 +176,18 @@ async def test_a_child_that_completed_in_a_later_run_of_its_chain_though_it_was_
         await _told(env, "payment", "pay")
         assert await (await env.client.retry(run.id)).result() == "paid"
         assert await env.client.count(RunFilter(workflow=paying_by_instalments)) == 2
+
+
+@workflow
+async def joining_itself(is_chained: bool) -> str:
+    if is_chained:
+        joining_itself.continue_as_new(False)
+    return await joining_itself.options(id="launch").start(False)
+
+
+@pytest.mark.parametrize("is_chained", [False, True], ids=["the run's", "its chain's"])
+async def test_a_run_that_would_join_itself_by_an_id_fails_with_advice(is_chained):
+    async with Environment([joining_itself]) as env:
+        run = await env.client.start(joining_itself, is_chained, id="launch")
+        with pytest.raises(RunFailed, match=r"options\(id='launch'\).*it would join itself.*give the child another id"):
+            await run.result(timeout=5)

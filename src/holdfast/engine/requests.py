@@ -296,10 +296,9 @@ class Requests(Compensations):
                 "the run that has its key; leave on_conflict= out, or start the run by a client in a step"
             )
         if options.key is not None and (workflow.name, options.key) == (run.workflow, run.key):
-            raise DefinitionError(
-                f"{workflow.name}.options(key={options.key!r}) in the run that has this key: it would join itself, and "
-                "wait for its own end; give the child another key, or go on with continue_as_new"
-            )
+            raise _would_join_itself(workflow, "key", options.key)
+        if options.id is not None and options.id in (run.id, run.chain_id):
+            raise _would_join_itself(workflow, "id", options.id)
 
     def _new_run(self, workflow: Workflow[Any, Any], key: str, plain: bytes, run_id: str) -> NewRun:
         options = workflow.start_options
@@ -356,6 +355,13 @@ def _token(made: MadeHook) -> str:
     person = b"holdfast renewed" if made.is_renewed else b"holdfast hook"
     drawn = blake2b(made.place.to_bytes(8, "big"), key=made.seed, person=person, digest_size=24)
     return urlsafe_b64encode(drawn.digest()).decode()
+
+
+def _would_join_itself(workflow: Workflow[Any, Any], option: str, given: str) -> DefinitionError:
+    return DefinitionError(
+        f"{workflow.name}.options({option}={given!r}) in the run that has this {option}: it would join itself, and "
+        f"wait for its own end; give the child another {option}, or go on with continue_as_new"
+    )
 
 
 def _no_earlier(_: bytes) -> tuple[bytes, ...]:
