@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -139,6 +140,34 @@ def test_a_lease_lasts_a_second_at_least(database_url):
 def test_a_compensation_is_a_step_or_a_function():
     with pytest.raises(DefinitionError, match="compensate=5"):
         step(compensate=5)(lambda: None)  # type: ignore[call-overload]
+
+
+def takes_nothing() -> None: ...
+
+
+def takes_two(first: object, second: object) -> None: ...
+
+
+def takes_it_by_name(*, result: object) -> None: ...
+
+
+@step(transaction=True)
+def takes_a_connection(db: object) -> None: ...
+
+
+@pytest.mark.parametrize("undo", [takes_nothing, takes_two, takes_it_by_name, takes_a_connection])
+def test_a_compensation_that_cannot_take_the_result_alone_is_refused(undo):
+    with pytest.raises(DefinitionError, match=r"step 'int': compensate=takes_\w+: it is called with the step's result"):
+        step(compensate=undo)(int)
+
+
+@step(transaction=True)
+def undo_inside(db: object, result: object) -> None: ...
+
+
+@pytest.mark.parametrize("undo", [print, undo_inside, partial(takes_two, 1), lambda result, reason="": None, max])
+def test_a_compensation_that_can_take_the_result_or_may_be_able_to_is_accepted(undo):
+    assert step(compensate=undo)(int).compensate is not None
 
 
 @workflow

@@ -30,6 +30,7 @@ from .coroutines import CoroutineFunction, is_coroutine_callable
 from .methods import refuse_method
 from .pending import Pending
 from .scope import Body, StepInfo, body_for, current_scope
+from .signatures import check_takes_connection, check_takes_result
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,6 +47,8 @@ class Step(Generic[P, R]):
     """
 
     is_async: bool
+    is_transactional: bool
+    """Its first parameter is a connection to the store's own database, and its result is committed there."""
 
     def __init__(
         self,
@@ -77,13 +80,13 @@ class Step(Generic[P, R]):
         if compensate is not None:
             if not callable(compensate):
                 raise DefinitionError(f"step {self.name!r}: compensate={compensate!r}: expected a step or a function")
-            self.compensate = compensate if isinstance(compensate, Step) else make_step(compensate)
+            undo = self.compensate = compensate if isinstance(compensate, Step) else make_step(compensate)
+            check_takes_result(undo.fn, undo.name, self.name, is_transactional=undo.is_transactional)
         self.is_transactional = transaction
-        """Its first parameter is a connection to the store's own database, and its result is committed there."""
         self.kind = "transaction" if transaction else "async" if self.is_async else "thread"
         """How it executes; see StepInfo."""
         if transaction:
-            _check_takes_connection(fn, self.name)
+            check_takes_connection(fn, self.name)
         self.shapes: Any = None
         """Whoever executes the step may keep the codecs of its arguments and result here."""
         # Attributes that others have set on the function, such as a `retry`, are not copied.
@@ -389,12 +392,3 @@ def checked_name(name: object, *, what: str = "") -> str:
             "surrogate"
         )
     return str(name)
-
-
-def _check_takes_connection(fn: Callable[..., Any], name: str) -> None:
-    first = next(iter(inspect.signature(fn).parameters.values()), None)
-    if first is None or first.kind in (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD):
-        raise DefinitionError(
-            f"step {name!r}: with transaction=True its function takes a connection first, by position:"
-            f" def {name}(connection, ...)"
-        )
