@@ -271,6 +271,18 @@ def test_a_match_on_a_value_that_no_payload_can_hold_is_refused_at_the_call():
         async def on_paid(payload: Any) -> None: ...
 
 
+async def takes_nothing() -> None: ...
+
+
+async def takes_two(payload: Any, other: Any) -> None: ...
+
+
+@pytest.mark.parametrize("body", [takes_nothing, takes_two])
+def test_a_workflow_for_events_that_cannot_take_the_payload_alone_is_refused_where_it_is_declared(body):
+    with pytest.raises(holdfast.DefinitionError, match=r"'takes_\w+': with on_event='paid' .* the event's payload"):
+        workflow(on_event="paid")(body)
+
+
 def test_events_survive_a_crash_at_every_commit():
     async def drive(env: Any, run: Any) -> None:
         await env.client.publish("paid", 1, message_id="1")

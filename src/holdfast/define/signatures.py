@@ -35,6 +35,15 @@ def check_takes_result(undo: Callable[..., Any], undo_name: str, name: str, *, i
         )
 
 
+def check_takes_payload(fn: Callable[..., Any], name: str, event: str) -> None:
+    """Refuse a workflow for events that can't be called with an event's payload alone."""
+    if not _takes(fn, 1):
+        raise DefinitionError(
+            f"workflow {name!r}: with on_event={event!r} its function is called with the event's payload, as one "
+            f"argument by position: def {name}(payload)"
+        )
+
+
 def _takes(fn: Callable[..., Any], count: int) -> bool:
     """Whether a function can be called with so many arguments by position and no others."""
     try:

@@ -36,6 +36,7 @@ from .defaults import changeable
 from .finalizers import FINALIZERS
 from .methods import refuse_method
 from .scope import Body, StepInfo, body_for, current_scope, is_body
+from .signatures import check_takes_payload
 from .steps import checked_name, name_of
 
 P = ParamSpec("P")
@@ -158,6 +159,8 @@ class Workflow(Generic[P, R]):
                 f"workflow {self.name!r}: match={match!r}: expected what JSON holds: {error}"
             ) from error
         self.on_event = None if on_event is None else checked_name(on_event)
+        if self.on_event is not None:
+            check_takes_payload(fn, self.name, self.on_event)
         self.match = match
         self.start_options = start_options or StartOptions()
         self.shapes: Any = None
