@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.client import AsyncClient
 from holdfast.codec import AesGcm, Codec
-from holdfast.define import workflow
+from holdfast.define import step, workflow
 from holdfast.errors import BadCursor, BadDuration, DefinitionError
 from holdfast.model import RunFilter, RunStatus
 from tests.client.hands import Hands, ship, total
@@ -160,6 +160,8 @@ async def test_input_is_read_through_the_codec(database_url):
         ({"input": {1: 2}}, "expected arguments by name"),
         ({"key": 5}, r"RunFilter\(key=5\): expected text"),
         ({"key": "\ud800"}, "expected text"),
+        ({"workflow": step(print)}, r"RunFilter\(workflow=<step print>\): this is not a workflow; expected a name"),
+        ({"workflow": 5}, "is not a workflow"),
     ],
 )
 def test_a_filter_with_a_field_of_the_wrong_type_is_refused_when_it_is_made(given, said):
@@ -172,6 +174,8 @@ async def test_a_filter_with_an_invalid_value_is_refused_at_the_call(client):
         client.runs(RunFilter(status="done"))
     with pytest.raises(BadDuration, match="since"):
         client.runs(RunFilter(since=datetime(2030, 1, 1)))
+    with pytest.raises(BadDuration, match=r"since='1h'\): expected .* not text; give a datetime, such as datetime.now"):
+        client.runs(RunFilter(since="1h"))
     with pytest.raises(DefinitionError, match="expected RunFilter"):
         client.runs({"status": "failed"})
 

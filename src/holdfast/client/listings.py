@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from holdfast.define import CHUNK_RUNS, refuse_in_body
-from holdfast.errors import DefinitionError
+from holdfast.errors import BadDuration, DefinitionError
 from holdfast.model import LIVE, Page, RunFilter, RunRecord, RunStatus, WorkflowCount, instant_of
 
 from .connections import Connection
@@ -66,6 +66,11 @@ def checked_filter(where: RunFilter | None) -> RunFilter:
     if not isinstance(where, RunFilter):
         raise DefinitionError(f"{where!r} is not a filter; expected RunFilter(workflow=..., status=..., ...)")
     for what, moment in (("since", where.since), ("until", where.until)):
+        if isinstance(moment, str):
+            raise BadDuration(
+                f"RunFilter({what}={moment!r}): expected an aware datetime, not text; give a datetime, such as "
+                "datetime.now(UTC) - timedelta(hours=1)"
+            )
         if moment is not None:
             instant_of(moment, what=f"RunFilter({what}=)")
     if where.status is None:

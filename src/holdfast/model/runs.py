@@ -305,8 +305,15 @@ class RunFilter:
     def __post_init__(self) -> None:
         # A decorated function stands for its name.
         name = getattr(self.workflow, "name", self.workflow)
+        declared = getattr(self.workflow, "declared", None)
+        if declared is None and self.workflow is not None and not isinstance(self.workflow, str):
+            # A step has a name, too, and so have many other things.
+            raise DefinitionError(
+                f"RunFilter(workflow={self.workflow!r}): this is not a workflow; expected a name, or a function "
+                "decorated with @workflow"
+            )
         if self.declared is None:
-            object.__setattr__(self, "declared", getattr(self.workflow, "declared", None))
+            object.__setattr__(self, "declared", declared)
         object.__setattr__(self, "workflow", name)
         for what, text in (("workflow", name), ("key", self.key), ("parent", self.parent)):
             if text is not None and not is_text(text):
