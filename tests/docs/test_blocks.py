@@ -176,6 +176,7 @@ MISTAKES = {
     "crawl_by_threads": ((["a", "b"],), IOInBody),
     "once_by_memory": (("page",), JournalDiverged),
     "notice_forgotten": (("text",), NeverAwaited),
+    "approved_unseen": (("page",), NeverAwaited),
 }
 FIXES = {
     "first_answer": (["a", "b"],),
@@ -186,6 +187,8 @@ FIXES = {
     "crawl": (["b", "a"],),
     "once": ("page",),
     "notice": ("text",),
+    "approved_or_called_off": ("page",),
+    "approved_in_a_task": ("page",),
 }
 
 
@@ -228,4 +231,6 @@ def test_every_workflow_on_the_page_is_tried(determinism):
 def test_lint_names_the_mistakes_and_none_of_the_fixes(determinism, capsys):
     assert command.run(["lint", determinism.__file__, "--json"]) == 1
     said = "\n".join(finding["message"] for finding in json.loads(capsys.readouterr().out)["findings"])
-    assert set(re.findall(r"\(workflow (\w+)\)", said)) == {*MISTAKES, "crawl_by_chance"}
+    # That a timeout keeps a task from its `await` is seen only when it happens.
+    expected = {*MISTAKES, "crawl_by_chance"} - {"approved_unseen"}
+    assert set(re.findall(r"\(workflow (\w+)\)", said)) == expected
