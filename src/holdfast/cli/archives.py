@@ -31,7 +31,7 @@ def export(
     """Write runs with their journals, one line of JSON each; by default all.
 
     A line holds the run in readable form, and under `data` all that `import` and `replay --file` need. Payloads stay as
-    they are stored: if the codec encrypts, only holders of its keys can use `data`.
+    they are stored: if the codec encrypts, only holders of its keys can read them, and the readable form has none.
     """
     if run_ids and chosen.is_given:
         raise typer.BadParameter(NOT_BOTH)

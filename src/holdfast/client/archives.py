@@ -2,7 +2,8 @@
 
 A line tells in plain words what the run was, for people and their tools. Under `data` it holds all that it takes to
 bring the run back: its record and its journal, as they were stored. Payloads stay as the codec wrote them, so what was
-encrypted stays encrypted.
+encrypted stays encrypted. For the same reason the readable journal has no values, errors and notes if the codec
+encrypts: a file goes where the keys must not.
 
 Only an ended run can be imported. A live one has timers, waits, children and messages, and two databases that both own
 it would execute its steps twice. An imported run is the first of a chain of its own. It has no parent, children, values
@@ -15,6 +16,7 @@ import base64
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -37,7 +39,7 @@ from holdfast.model import (
 from holdfast.store import Store
 
 from . import journals
-from .journals import Journal
+from .journals import Journal, JournalEntry
 from .retries import seed_of
 
 _FORMAT = "holdfast-run/1"
@@ -77,10 +79,18 @@ def line_of(record: RunRecord, rows: Sequence[JournalRow], codec: Codec, *, hold
         "started_at": record.started_at,
         "ended_at": record.ended_at,
         "archived_at": datetime.now(UTC),
-        "journal": [entry.as_dict() for entry in journals.read(record.id, rows, codec)],
+        "encrypted": codec.encrypts,
+        "journal": [_told(entry, codec) for entry in journals.read(record.id, rows, codec)],
         "data": base64.b64encode(data).decode("ascii"),
     }
     return json.dumps(plain(told), ensure_ascii=False)
+
+
+def _told(entry: JournalEntry, codec: Codec) -> dict[str, Any]:
+    """An entry in readable form; without what a payload says if the codec encrypts."""
+    if codec.encrypts:
+        entry = replace(entry, value=None, error=None, note=None)
+    return entry.as_dict()
 
 
 def append(file: Path, line: str) -> None:

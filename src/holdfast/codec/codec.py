@@ -74,6 +74,11 @@ class Codec:
         """The limit of one value's plain size, in bytes."""
         return self._seal.limit
 
+    @property
+    def encrypts(self) -> bool:
+        """Whether the chain encrypts what it is applied to."""
+        return self._seal.encrypts
+
     def value(self, annotation: object) -> ValueCodec:
         """The codec of one annotation. With `Any` and `inspect.Parameter.empty` values keep whatever type they have."""
         try:
