@@ -225,7 +225,7 @@ async def _raise_if_blocked(client: AsyncClient, run_id: str, worker: Worker) ->
     # Registering this worker, which may have the fix, made blocked runs due at once. One that was blocked again is due
     # later.
     if known and record.owner is None and record.due_at > known[0]:
-        raise blocking_error(record.blocked)
+        raise blocking_error(client.codec.opened_text(record.blocked))
     return record.id
 
 

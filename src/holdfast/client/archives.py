@@ -118,7 +118,7 @@ def _is_cut_off(file: Path) -> bool:
 def read_archive(line: str | bytes, *, codec: Codec | None = None) -> Journal:
     """The journal of a run from its line, as `client.journal` gives it. Raises DefinitionError for any other line."""
     archived = _opened(line)
-    return Journal(archived.run, journals.read(archived.run.id, archived.rows, codec or Codec()))
+    return journals.whole(archived.run, archived.rows, codec or Codec())
 
 
 async def import_line(store: Store, line: str | bytes) -> Imported:

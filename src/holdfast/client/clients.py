@@ -328,7 +328,7 @@ class AsyncClient(Messaging, Managing, Archiving):
         """
         refuse_in_body("client.journal()", "do it in a step")
         store, record = await self._connection.found(run_id)
-        return Journal(record, journals.read(run_id, await store.read_journal(run_id), self.codec))
+        return journals.whole(record, await store.read_journal(run_id), self.codec)
 
     async def explain(self, run_id: str) -> Explanation:
         """Why a run is not moving. `print(await client.explain(run.id))` says it in words. Raises RunNotFound."""

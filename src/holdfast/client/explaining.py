@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from holdfast.codec import Codec
-from holdfast.model import Entry, RunRecord, RunStatus, history_of, moment_of
+from holdfast.model import Entry, RunRecord, RunStatus, SetAside, history_of, moment_of
 from holdfast.store import Store
 
 from .entries import readable
 from .explain import Explanation, Surroundings, explain
-from .failures import described, error_of
+from .failures import described, error_of, with_report
 from .unfinished import open_children
 
 _TOLD = 5
@@ -23,6 +25,7 @@ async def explained(store: Store, record: RunRecord, codec: Codec) -> Explanatio
     is_told = record.status in (RunStatus.COMPLETED, RunStatus.CONTINUED)
     is_final = record.status.is_final
     entries, damage = readable(record.id, [] if is_told else await store.read_journal(record.id))
+    entries = [_opened(one, codec) if isinstance(one, SetAside) else one for one in entries]
     surroundings = Surroundings(
         await store.list_workers(),
         store.namespace,
@@ -33,9 +36,14 @@ async def explained(store: Store, record: RunRecord, codec: Codec) -> Explanatio
         () if is_final else await store.count_unread(record.id),
         () if is_final else await _joined(store, entries),
     )
-    found = explain(record, entries, surroundings)
+    found = explain(with_report(record, codec), entries, surroundings)
     # A blocked run tells its own report, which may be about this very damage.
     return found if damage is None or record.blocked else replace(found, text=f"{found} But {damage}.")
+
+
+def _opened(entry: SetAside, codec: Codec) -> SetAside:
+    """What was set aside, with the reason in plain words."""
+    return msgspec.structs.replace(entry, reason=codec.opened_text(entry.reason))
 
 
 async def _joined(store: Store, entries: Sequence[Entry]) -> list[str]:

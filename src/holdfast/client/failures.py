@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from holdfast.codec import Codec, message_of
 from holdfast.errors import NotDecodable, StepFailed
+from holdfast.model import RunRecord
 
 
 def error_of(codec: Codec, stored: bytes | None, *, home: str | None = None) -> BaseException | None:
@@ -15,6 +18,11 @@ def error_of(codec: Codec, stored: bytes | None, *, home: str | None = None) -> 
     except NotDecodable:
         # A client need not have loaded the worker's modules: what was recorded about the error is enough to tell it.
         return codec.tell_exception(stored)
+
+
+def with_report(record: RunRecord, codec: Codec) -> RunRecord:
+    """The record with what blocks the run in plain words: if the codec encrypts, they are stored sealed."""
+    return record if record.blocked is None else replace(record, blocked=codec.opened_text(record.blocked))
 
 
 def described(error: BaseException | None, *, whole: bool = False) -> str:

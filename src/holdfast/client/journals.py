@@ -38,7 +38,7 @@ from holdfast.model import (
 )
 
 from .entries import decoded
-from .failures import described, error_of
+from .failures import described, error_of, with_report
 
 _SHOWN = 100
 
@@ -108,6 +108,11 @@ class Journal(list[JournalEntry]):
         self.run = run
 
 
+def whole(run: RunRecord, rows: Iterable[JournalRow], codec: Codec) -> Journal:
+    """A run with its entries. Raises as `read`."""
+    return Journal(with_report(run, codec), read(run.id, rows, codec))
+
+
 def read(run_id: str, rows: Iterable[JournalRow], codec: Codec) -> list[JournalEntry]:
     """The entries of all rows. Raises NotDecodable if a row can't be read."""
     found: list[JournalEntry] = []
@@ -142,11 +147,11 @@ def _readable(number: int, row: JournalRow, at: datetime, entry: Entry, codec: C
         error = error_of(codec, entry.error)
     return JournalEntry(
         number=number, seq=row.seq, epoch=row.epoch, at=at, kind=entry.kind, key=key, attempt=attempt, value=value,
-        error=error, note=_note(entry), entry=entry,
+        error=error, note=_note(entry, codec), entry=entry,
     )  # fmt: skip  # one line a group reads better here
 
 
-def _note(entry: Entry) -> str | None:
+def _note(entry: Entry, codec: Codec) -> str | None:
     match entry:
         case StepRetrying() | RunRetrying():
             pause = entry.retry_at - entry.at
@@ -164,7 +169,7 @@ def _note(entry: Entry) -> str | None:
         case ChildEnded():
             return f"run {entry.run_id} {entry.status}"
         case SetAside():
-            return f"set aside: {entry.reason}"
+            return f"set aside: {codec.opened_text(entry.reason)}"
         case Patched():
             return entry.change_id if entry.is_new else f"{entry.change_id}: the old way"
         case Inherited():

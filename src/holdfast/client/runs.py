@@ -40,7 +40,7 @@ from holdfast.store import next_of
 
 from .connections import Connection
 from .entries import readable
-from .failures import described, error_of
+from .failures import described, error_of, with_report
 from .ids import check_name, not_found
 from .messaging import send_signal
 from .streams import (
@@ -146,7 +146,7 @@ class AsyncRun(Generic[R_co]):
     @property
     def record(self) -> RunRecord | None:
         """Everything the store knew about the run when it was last read; None if only its start is known."""
-        return self._record
+        return None if self._record is None else with_report(self._record, self._connection.codec)
 
     async def refresh(self) -> Self:
         """Read the run again, and return this handle. Raises RunNotFound if the run is gone."""
@@ -302,7 +302,7 @@ class AsyncRun(Generic[R_co]):
         except TimeoutError:
             return f"{late}, as far as is known: the database does not answer"
         if record.blocked is not None:
-            return f"{late}; it is blocked: {record.blocked}"
+            return f"{late}; it is blocked: {self._connection.codec.opened_text(record.blocked)}"
         ask = f"client.explain({record.id!r}), or in a shell `holdfast why {shlex.quote(record.id)}`"
         return f"{late}; it goes on: ask again, or see what it waits for with {ask}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import inspect
 import sys
@@ -22,6 +23,8 @@ from holdfast.codec.values import ValueCodec
 from holdfast.errors import NotDecodable, NotEncodable, PayloadTooLarge
 
 _LIMIT = 4 * 1024 * 1024
+_SEALED = "sealed:"
+"""How a sealed message begins."""
 
 
 class Codec:
@@ -160,6 +163,29 @@ class Codec:
     def open(self, stored: bytes) -> bytes:
         """The plain payload of stored bytes, with or without a chain. Raises NotDecodable."""
         return self._seal.open(stored) if stored[:1] == b"\x00" else stored
+
+    def sealed_text(self, text: str) -> str:
+        """What to store, as text, of a message that may quote values: the message itself unless the chain encrypts."""
+        if not self._seal.encrypts:
+            return text
+        try:
+            sealed = self._seal.apply(text.encode(errors="replace"))
+        except Exception as error:
+            # It says why a run stands still, and is not worth an error of its own; but it must not go in plain.
+            return f"{text.partition(':')[0]}: what it says could not be encrypted ({type(error).__name__})"
+        return _SEALED + base64.b64encode(sealed).decode("ascii")
+
+    def opened_text(self, stored: str) -> str:
+        """The message that `sealed_text` was given. If it can't be read here, a message that says so."""
+        if not stored.startswith(_SEALED):
+            return stored
+        try:
+            sealed = base64.b64decode(stored.removeprefix(_SEALED), validate=True)
+            return self.open(sealed).decode() if sealed[:1] == b"\x00" else stored
+        except NotDecodable as error:
+            return f"encrypted: {error}"
+        except ValueError:  # a message that only begins like a sealed one
+            return stored
 
     def encode_exception(self, error: BaseException, *, notes: Sequence[str] = ()) -> bytes:
         """An exception as sealed bytes. A part that can't be kept becomes a note; only the chain may raise."""

@@ -151,7 +151,7 @@ class Deliveries(Requests):
             # Register the wait anew: the row may have an earlier version's schema, and that of an event's wait was
             # deleted by matching.
             wait.is_stale = True
-            self._take_in(SetAside(at, wait.number, wait.name, message.payload, str(value)))
+            self._take_in(SetAside(at, wait.number, wait.name, message.payload, self._codec.sealed_text(str(value))))
         else:
             entry = ENTRIES[wait.kind](at, wait.number, wait.name, message.payload, message.sent_at)
             if wait.hook:

@@ -156,7 +156,7 @@ class Environment:
         await self._entered.rest()
         record = await last_of(self._store, (await run.refresh()).id)
         assert record is not None
-        _raise_if_blocked(record)
+        _raise_if_blocked(record, self._codec)
         if record.status.is_final:
             raise RunEnded(f"{run!r} does not wait: it has ended; ask for its result")
         return await self._client.explain(record.id)
@@ -238,7 +238,7 @@ class Environment:
             record = await self._store.get_run(run_id)
             if record is None:
                 raise RunNotFound(f"there is no run {run_id!r} in this environment")
-            _raise_if_blocked(record)
+            _raise_if_blocked(record, self._codec)
             return record if record.status.is_final else None
 
         try:
@@ -250,7 +250,7 @@ class Environment:
         """What the run waits for, and its children, too. Raises the error that blocks one of them."""
         told: list[str] = []
         async for record in family_of(self._store, run_id):
-            _raise_if_blocked(record)
+            _raise_if_blocked(record, self._codec)
             if len(told) < _TOLD:
                 told.append(str(await self._client.explain(record.id)))
         return "\n".join(told)
@@ -278,9 +278,9 @@ def _without_retry(write: RowWrite) -> RowWrite:
     return msgspec.structs.replace(write, change=msgspec.structs.replace(write.change, due_at=None))
 
 
-def _raise_if_blocked(record: RunRecord) -> None:
+def _raise_if_blocked(record: RunRecord, codec: Codec) -> None:
     if record.blocked is None:
         return
-    error = blocking_error(record.blocked)
+    error = blocking_error(codec.opened_text(record.blocked))
     error.add_note(f"run {record.id} of {record.workflow!r} is blocked and intact")
     raise error

@@ -42,6 +42,7 @@ class Waits(Resting):
         "_block_counts", "_concurrency", "_heard_at", "_held_up", "_mailed", "_may_begin", "_taken", "_taken_over",
         "compare", "line", "listen", "reserved",
     )  # fmt: skip  # a name a line would be a page
+    _codec: Codec
 
     def __init__(
         self,
@@ -310,7 +311,7 @@ class Waits(Resting):
             self._clock.now() + pause,
             # Being blocked is neither a crash nor progress; a step that ended is progress.
             crashes=0 if results else held.crashes,
-            blocked=reason,
+            blocked=self._codec.sealed_text(reason),
             release=True,
         )
         self._keep(held, results, change)
