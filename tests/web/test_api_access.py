@@ -51,10 +51,19 @@ def test_an_invalid_line_of_a_key_file_is_refused(line):
         ApiKey.parse(line)
 
 
-def test_a_key_in_place_of_its_hash_is_refused_and_not_repeated():
+@pytest.mark.parametrize(
+    "line",
+    ["{key}", "{key}:read:{hash}", "ci:{key}:{hash}", "ci:read+{key}:{hash}", "{key}:read+all:{hash}", "ci:read:{key}"],
+)
+def test_a_key_in_the_wrong_place_is_refused_and_not_repeated(line):
     with pytest.raises(DefinitionError) as refused:
-        ApiKey.parse(READ)
+        ApiKey.parse(line.format(key=READ, hash="0" * 64))
     assert READ not in str(refused.value)
+
+
+def test_a_key_that_can_t_be_read_is_named_by_its_id():
+    with pytest.raises(DefinitionError, match="the API key 'ci': expected one of the rights read, operate, admin"):
+        ApiKey.parse("ci:root:" + "0" * 64)
 
 
 def test_two_keys_of_one_id_are_refused():

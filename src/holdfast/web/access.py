@@ -49,12 +49,13 @@ class ApiKey:
     payloads: bool = False
 
     def __post_init__(self) -> None:
+        # No message shows what it refuses: it may be a key in the wrong place. What has the form of an id is no key.
         if not _ID.fullmatch(self.id):
-            raise DefinitionError(f"the API key id {self.id!r}: expected 1 to 40 letters, digits and dashes")
+            raise DefinitionError("the id of an API key: expected 1 to 40 letters, digits and dashes")
         if not _DIGEST.fullmatch(self.digest):
             raise DefinitionError(f"the API key {self.id!r}: expected the SHA-256 of the key in hex, never the key")
         if self.right not in RIGHTS:
-            raise DefinitionError(f"the API key {self.id!r}: {self.right!r} is no right; expected {', '.join(RIGHTS)}")
+            raise DefinitionError(f"the API key {self.id!r}: expected one of the rights {', '.join(RIGHTS)}")
 
     def __str__(self) -> str:
         return f"{self.id}:{self.right}{'+payloads' if self.payloads else ''}:{self.digest}"
@@ -68,7 +69,8 @@ class ApiKey:
             raise DefinitionError(f"an API key that can't be read: expected {_WRITTEN}; `holdfast keys` makes one")
         right, plus, payloads = parts[1].partition("+")
         if plus and payloads != "payloads":
-            raise DefinitionError(f"the API key {parts[0]!r}: expected {_WRITTEN}, and not {parts[1]!r}")
+            named = f"the API key {parts[0]!r}" if _ID.fullmatch(parts[0]) else "an API key"
+            raise DefinitionError(f"{named}: expected {_WRITTEN}; no other word than payloads may follow the +")
         return cls(parts[0], parts[2], cast(Right, right), bool(plus))
 
 
