@@ -105,6 +105,22 @@ async def test_requests_with_wrong_keys_are_limited_too(database_url):
         assert got == [401, 429]
 
 
+async def test_refused_requests_from_other_hosts_are_limited_and_do_not_fill_the_audit_log(database_url):
+    records: list[AuditRecord] = []
+    limits = {"rate": SELDOM, "audit": records.append}
+    async with served(database_url, **limits) as made, reached(made.app, address="10.0.0.1") as http:
+        got = [(await http.post("/v1/events/paid")).status_code for _ in range(3)]
+    assert (got, [one.status for one in records]) == ([403, 429, 429], [403])
+
+
+async def test_what_a_web_page_sends_to_this_host_uses_up_nothing_of_its_user_s_rate(database_url):
+    async with served(database_url, rate=SELDOM) as made:
+        page = {"origin": "https://evil.example"}
+        got = [(await made.call("POST", "/v1/events/paid", headers=page)).status_code for _ in range(2)]
+        assert got == [403, 429]
+        assert (await made.call("GET", "/v1/runs")).status_code == 200
+
+
 async def test_refused_requests_of_a_key_without_the_right_count_against_its_rate(database_url):
     secret, key = new_key("a", "read")
     async with served(database_url, rate=SELDOM, keys=[key]) as made:

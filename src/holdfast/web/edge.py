@@ -138,6 +138,8 @@ class Edge:
             return replace(caller, who="local", right="admin", sees_payloads=True)
         if rules.open_hooks and _is_hook(scope):
             return replace(caller, who="hook", right="operate")
+        # By a bucket of its own: what a web page or a proxy on this host sends must not use up what its user may.
+        self._limit_rate(scope, caller, "stranger")
         raise Refused(
             HTTPStatus.FORBIDDEN,
             "not-local",
@@ -145,13 +147,13 @@ class Edge:
             "guards this API",
         )
 
-    def _limit_rate(self, scope: Scope, caller: Caller) -> None:
+    def _limit_rate(self, scope: Scope, caller: Caller, kind: str = "address") -> None:
         buckets = self._rules.buckets
         if buckets is None or inner_path(scope) in OPEN:
             return
         # A key is one caller, wherever it is used. Without a key, an address is.
         is_key = self._rules.keys and caller.who not in ("nobody", "hook")
-        wait = buckets.take(f"key {caller.who}" if is_key else f"address {caller.address}")
+        wait = buckets.take(f"key {caller.who}" if is_key else f"{kind} {caller.address}")
         if wait > 0:
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS,
