@@ -27,6 +27,9 @@ import msgspec
 from holdfast.codec import Codec, plain
 from holdfast.errors import CodecError, DefinitionError, StoreError
 from holdfast.model import (
+    ASKS,
+    LONGEST_ID,
+    Instant,
     JournalRow,
     NewRun,
     RowChange,
@@ -35,6 +38,10 @@ from holdfast.model import (
     Turn,
     decode_entries,
     instant_of,
+    is_name,
+    is_text,
+    moment_of,
+    quoted,
 )
 from holdfast.store import Store
 
@@ -196,11 +203,34 @@ def _opened(line: str | bytes) -> _Archived:
                 "that wrote it, or a newer one"
             )
         archived = msgspec.msgpack.decode(base64.b64decode(told["data"], validate=True), type=_Archived)
-        for row in archived.rows:
-            decode_entries(row.data)
-    except (ValueError, KeyError, TypeError, msgspec.MsgspecError, CodecError) as error:
+        _check(archived)
+    except (ValueError, KeyError, TypeError, RecursionError, msgspec.MsgspecError, CodecError) as error:
         raise DefinitionError(
             f"this line is not an exported run: {type(error).__name__}: {error}; expected a line that "
             "`holdfast export` or client.prune(archive=) has written"
         ) from error
     return archived
+
+
+def _check(archived: _Archived) -> None:
+    """Raise ValueError for what no run that Holdfast has written can hold: a store would refuse it, or take it and
+    never hand it out."""
+    run = archived.run
+    texts = {"id": run.id, "origin": run.origin_id, "workflow": run.workflow, "version": run.version}
+    for what, text in {**texts, "queue": run.queue, "key": run.key}.items():
+        if text is not None and not is_name(text, LONGEST_ID):
+            raise ValueError(f"its {what} is {quoted(text)}")
+    if not all(is_text(name) and is_text(text) for name, text in run.tags.items()):
+        raise ValueError(f"its tags are {quoted(run.tags)}")
+    if not 0 <= run.priority <= 9:
+        raise ValueError(f"its priority is {run.priority}, and not 0 to 9")
+    for row in archived.rows:
+        for at in (row.at, *(entry.at for entry in decode_entries(row.data) if not isinstance(entry, ASKS))):
+            _check_instant(at)
+
+
+def _check_instant(at: Instant) -> None:
+    try:
+        moment_of(at)
+    except OverflowError:
+        raise ValueError(f"the time {at} is not between the years 1 and 9999") from None

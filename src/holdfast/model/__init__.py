@@ -43,7 +43,7 @@ from .entries import (
     encode_entries,
 )
 from .histories import History, history_of, open_steps
-from .ids import bounded_id, check_id, new_id, next_child_id
+from .ids import LONGEST_ID, bounded_id, check_id, new_id, next_child_id
 from .matches import NOWHERE, Place, holds, mark_of, probe_of, probes_of, probes_to_ask, value_at
 from .messages import ChildEnd, Event, Message, OutEvent, OutSignal, Sent, Unread
 from .retention import Swept
@@ -83,6 +83,7 @@ __all__ = [
     "FORCED",
     "KEPT",
     "LIVE",
+    "LONGEST_ID",
     "MESSAGES",
     "NAMELESS",
     "NOT_GIVEN",
