@@ -2,7 +2,8 @@
 
 The parent only watches. A fresh interpreter loads the code each time, so nothing of the old code is left. A change
 stops the process in good order, so runs go on where they were, in the new code. A step that does not end within the
-grace period executes again, as after a crash.
+grace period executes again, as after a crash. The settings are resolved anew each time, too; while there is a mistake
+in them, nothing is started.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import contextlib
 import logging
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -59,23 +62,31 @@ def dev(
         raise HoldfastError(
             "dev starts processes as only POSIX systems can; run `holdfast worker` and `holdfast serve`"
         )
-    settings = _local(place, place.settings(listen=listen))
-    plan = plan_of(settings, targets or (), log_level)
+
+    def resolved(*, is_told: bool) -> ServingPlan:
+        settings = _local(place, place.settings(listen=listen), is_told=is_told)
+        return plan_of(settings, targets or (), log_level)
+
+    plan = resolved(is_told=False)
     set_up_logging(log_level)
     # Before anything starts: no change of code mends a missing package or a port that is taken.
     for package in ("fastapi", "uvicorn"):
         load_extra(package, extra="web", needed_by="holdfast dev")
     # If an earlier parent was killed, its child listens until its steps have ended or their grace is over.
-    until_free(*settings.listen, _LEAVING)
-    raise typer.Exit(asyncio.run(Development(plan, reloads=reload).run()))
+    until_free(*plan.listen, _LEAVING)
+    raise typer.Exit(asyncio.run(Development(plan, partial(resolved, is_told=True), reloads=reload).run()))
 
 
-def _local(place: Place, settings: Settings) -> Settings:
-    """The settings with a local database, unless the command line names one: the settings may name production's."""
+def _local(place: Place, settings: Settings, *, is_told: bool) -> Settings:
+    """The settings with a local database, unless the command line names one: the settings may name production's.
+
+    That is said unless it was told before.
+    """
     grace = _GRACE if settings.grace is None else settings.grace
     if place.url is None and not settings.url.startswith("sqlite:"):
         path = (settings_folder() or Path.cwd()) / _FILE
-        print_note(f"dev uses {path}, not the database of the settings; name that with --url if you mean it")
+        if not is_told:
+            print_note(f"dev uses {path}, not the database of the settings; name that with --url if you mean it")
         return replace(settings, url=f"sqlite:///{quote(str(path))}", schema=None, grace=grace)
     return replace(settings, grace=grace)
 
@@ -83,13 +94,16 @@ def _local(place: Place, settings: Settings) -> Settings:
 class Development:
     """Runs one process at a time, until a signal says to stop."""
 
-    def __init__(self, plan: ServingPlan, *, reloads: bool) -> None:
+    def __init__(self, plan: ServingPlan, resolved: Callable[[], ServingPlan], *, reloads: bool) -> None:
+        """`resolved` makes the plan anew, by the settings as they are then."""
         self._plan = plan
+        self._resolved = resolved
         self._reloads = reloads
         self._roots = _roots(plan)
         self._stopping = asyncio.Event()
         self._child: Child | None = None
-        self._was_told = False
+        self._told = ""
+        """Where the REST API was last said to be."""
 
     async def run(self) -> int:
         """Serve until SIGTERM or SIGINT; a second one kills the process. Returns the exit code."""
@@ -98,12 +112,40 @@ class Development:
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError):
                 loop.add_signal_handler(number, signalled)
+        before = snapshot(self._roots)
         while not self._stopping.is_set():
-            before = snapshot(self._roots)
             code = await self._serve_once(before)
             if code is not None and not self._reloads:
                 return code
+            before = await self._renewed()
         return 0
+
+    async def _renewed(self) -> dict[str, tuple[int, int]]:
+        """Make the plan anew, once there is no mistake in the settings; returns what files there are."""
+        while True:
+            # Before the settings are read: whatever is written after that is a change.
+            before = snapshot(self._roots)
+            try:
+                self._plan = self._resolved()
+            except (HoldfastError, OSError) as error:
+                print_note(f"holdfast: {error}")
+            else:
+                self._roots = _roots(self._plan)
+                return {path: before.get(path, stamp) for path, stamp in snapshot(self._roots).items()}
+            if not self._stopping.is_set():
+                print_line("waiting for a change")
+            await self._changed_or_stopped(before)
+            if self._stopping.is_set():
+                return before
+
+    async def _changed_or_stopped(self, before: dict[str, tuple[int, int]]) -> None:
+        watching = asyncio.ensure_future(self._change(before))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait([watching, stopping], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            watching.cancel()
+            stopping.cancel()
 
     async def _serve_once(self, before: dict[str, tuple[int, int]]) -> int | None:
         """Serve until code changes. Returns the exit code if the process ended by itself and nothing is watched."""
@@ -150,8 +192,8 @@ class Development:
     def _print_ready(self, ready: Ready) -> None:
         where = address_of(*self._plan.listen)
         print_line(f"ready for {', '.join(ready.workflows)} on {ready.url}")
-        if not self._was_told:
-            self._was_told = True
+        if self._told != where:
+            self._told = where
             print_line(f"REST on {where}/v1, its documentation on {where}/docs")
 
     def _print_end(self, child: Child, code: int) -> None:
