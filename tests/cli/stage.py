@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -50,11 +50,11 @@ class Stage:
         """Another subcommand, on this database."""
         return self.start(*arguments, "--url", self.url, cwd=cwd or self.folder)
 
-    def start(self, *arguments: str, cwd: Path) -> Process:
+    def start(self, *arguments: str, cwd: Path, flags: Sequence[str] = ()) -> Process:
         """`holdfast` with these arguments; it ends with the test at the latest."""
         process = Process(
             f"command-{len(self._processes)}",
-            ["-m", "holdfast", *arguments],
+            [*flags, "-m", "holdfast", *arguments],
             self.folder,
             cwd=cwd,
             environ={"PYTHONPATH": str(ROOT / "src"), "ERRANDS_FOLDER": str(self.folder)},

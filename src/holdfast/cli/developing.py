@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import cached_property
 
 from holdfast.client import AsyncClient
+from holdfast.extras import load_extra
 from holdfast.observe import Observer
 from holdfast.settings import resolve
 from holdfast.testing import guarded
@@ -40,4 +41,7 @@ if __name__ == "__main__":
     # Python takes a module as unchanged if its size and its second of change are the same. With frequent changes, a
     # compiled file could hide the newest code from the next process.
     sys.dont_write_bytecode = True
+    # Before the project's modules can be found: what these import would be taken from an email.py of the project.
+    for package in ("fastapi", "uvicorn"):
+        load_extra(package, extra="web", needed_by="holdfast dev")
     sys.exit(main(Developing()))

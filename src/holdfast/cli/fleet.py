@@ -14,6 +14,7 @@ import socket
 import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -28,6 +29,7 @@ from .serving import Ready
 
 _log = logging.getLogger("holdfast.fleet")
 _CHILD = "holdfast.cli.child"
+_HOME = Path(__file__).resolve().parents[2]
 _LAST_WORDS = 1.0
 _LONGEST_NEWS = 64 * 1024 * 1024
 """In bytes. An error may have a long text, and its traceback comes with it."""
@@ -52,7 +54,14 @@ class Child:
             # In its own group, so that Ctrl-C reaches the parent alone, which stops each child. Unbuffered, so that
             # what a step prints appears at once, also in a file or a pipe.
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-u", "-m", module, stdin=theirs.fileno(), process_group=0, cwd=plan.directory
+                sys.executable,
+                *_path_flags(plan),
+                "-u",
+                "-m",
+                module,
+                stdin=theirs.fileno(),
+                process_group=0,
+                cwd=plan.directory,
             )
         except BaseException:
             ours.close()
@@ -192,6 +201,14 @@ class Fleet:
         if not self._was_ready and len(ready) == self._size and ready[0] is not None:
             self._was_ready = True
             self._ready(ready[0])
+
+
+def _path_flags(plan: ServingPlan) -> tuple[str, ...]:
+    """`-m` alone would search the working directory before the standard library: a queue.py in it would end the child
+    before it began. Discovery adds the directory, when everything that the child needs is loaded."""
+    is_home = Path(plan.directory).resolve() == _HOME
+    # Holdfast itself may be found by the working directory alone: in a checkout of its own.
+    return () if is_home else ("-P",)
 
 
 def _refusal(refused: Refused) -> HoldfastError:
