@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from holdfast import Client, workflow
+from holdfast import AsyncClient, Client, workflow
 from holdfast.cli import main
+from holdfast.cli.exits import WrongSettings
+from holdfast.cli.servers import offer
 from holdfast.discovery import find_codec
 
 
@@ -151,3 +154,9 @@ def test_a_folder_in_the_place_of_a_database_is_reported_as_such(place, capsys):
     (place / "shop.db").mkdir()
     assert main(["runs", "--url", f"sqlite:///{place / 'shop.db'}"]) == 3
     assert capsys.readouterr().err.endswith("shop.db is a folder; name a file in it\n")
+
+
+def test_a_setting_of_the_rest_api_that_is_wrong_is_not_called_an_api_key():
+    settings = SimpleNamespace(api_keys=(), allow_remote="yes", cors=(), listen=("127.0.0.1", 1))
+    with pytest.raises(WrongSettings, match=r"^allow_remote='yes': expected True or False"):
+        offer(settings, AsyncClient("sqlite:///:memory:"))

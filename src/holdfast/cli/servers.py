@@ -19,7 +19,7 @@ from holdfast.errors import DefinitionError, HoldfastError
 from holdfast.extras import find_extra, load_extra
 from holdfast.observe import Observer, Prometheus, observers_of
 from holdfast.settings import Settings
-from holdfast.web import api
+from holdfast.web import ApiKey, api
 
 from .exits import WrongSettings
 from .options import Place, codec_of
@@ -116,9 +116,13 @@ class Offered(NamedTuple):
 def offer(settings: Any, client: AsyncClient) -> Offered:
     """The REST API that the settings (or a plan) describe. Raises if it can't be, with the database still closed."""
     try:
-        app = api(client, keys=settings.api_keys, allow_remote=settings.allow_remote, cors=settings.cors)
+        keys = [ApiKey.parse(line) for line in settings.api_keys]
     except DefinitionError as error:
         raise WrongSettings(f"api_keys: {error}") from error
+    try:
+        app = api(client, keys=keys, allow_remote=settings.allow_remote, cors=settings.cors)
+    except DefinitionError as error:
+        raise WrongSettings(str(error)) from error
     return Offered(app, bound_socket(*settings.listen))
 
 
