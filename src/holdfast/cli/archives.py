@@ -16,7 +16,19 @@ from holdfast.model import counted
 
 from .exits import WRONG
 from .options import NOT_BOTH, Chosen, Json, Place, RunIds
-from .output import in_utf8, lines_of, print_json, print_line, print_note, reading, spinner, with_progress, writing
+from .output import (
+    check_readable,
+    in_utf8,
+    lines_of,
+    print_json,
+    print_line,
+    print_note,
+    reading,
+    spinner,
+    stdin_for,
+    with_progress,
+    writing,
+)
 
 
 def export(
@@ -82,6 +94,11 @@ def import_command(
     """
     counts: Counter[str] = Counter()
     passed_by: list[str] = []
+    # Before the database, which this may create.
+    if str(file) == "-":
+        stdin_for("FILE")
+    else:
+        check_readable(file)
     with place.client(may_create=True) as client:
         for number, line in enumerate(_lines(file), 1):
             if not line.strip():
@@ -113,6 +130,6 @@ import_command.__name__ = "import"
 def _lines(file: Path) -> Iterator[str]:
     if str(file) == "-":
         with reading("stdin"):
-            yield from in_utf8(sys.stdin)
+            yield from in_utf8(stdin_for("FILE"))
         return
     yield from lines_of(file, "importing")

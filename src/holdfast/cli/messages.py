@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .options import Json, Message, Place, RunId, wrong_usage
-from .output import print_answer
+from .output import print_answer, stdin_for
 
 
 def signal(
@@ -55,6 +55,7 @@ def hook(
         )
     if token == "-":
         # A token is a key, and other processes of this machine can read a command line.
+        stdin_for("TOKEN")
         token = typer.get_text_stream("stdin").readline().strip()
     value = message.value()
     with place.client() as client, wrong_usage():

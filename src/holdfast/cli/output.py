@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -161,6 +163,16 @@ def reading(file: Path | str) -> Iterator[None]:
         raise HoldfastError(f"{file} is not text in UTF-8 (byte {error.start}); {what}") from error
 
 
+def check_readable(file: Path) -> None:
+    """Report a file that can't be read, as `reading` does. It is not opened: a pipe can be opened once only."""
+    with reading(file):
+        file.stat()
+        if file.is_dir():
+            raise IsADirectoryError
+        if not os.access(file, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 @contextlib.contextmanager
 def writing(file: Path | None) -> Iterator[None]:
     """Within this block, failing to write the file is reported with its name and what to do. None: no file."""
@@ -185,11 +197,25 @@ def reason_of(error: OSError) -> str:
     return str(error) if error.strerror is None else error.strerror[:1].lower() + error.strerror[1:]
 
 
+def stdin_for(option: str) -> TextIO:
+    """Standard input. Refused if the shell has closed it: Python sets sys.stdin to None then."""
+    if sys.stdin is None:
+        raise typer.BadParameter(
+            "stdin is closed; pipe into it, or write what is meant in place of -", param_hint=option
+        )
+    return sys.stdin
+
+
 def in_utf8(stream: TextIO) -> TextIO:
     """The stream in UTF-8, in which runs are exported whatever the terminal's encoding is."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding="utf-8")
     return stream
+
+
+def loading() -> contextlib.AbstractContextManager[object]:
+    """Within this block the user's modules are loaded. What they print is no data of the command."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 @contextlib.contextmanager

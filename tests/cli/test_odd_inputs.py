@@ -1,0 +1,55 @@
+"""Input that a shell may hand to the command by mistake: it is refused in words, and nothing is changed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Client, DefinitionError
+from holdfast.cli import main
+from holdfast.settings import resolve
+from tests.cli.halving import code, halve
+
+WORKFLOW = "from holdfast import step, workflow\n\n@step\ndef s(x): return x\n\n@workflow\nasync def body(n: int):\n"
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database with a run that has completed, in a folder that is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    url = f"sqlite:///{tmp_path / 'here.db'}"
+    holdfast.run(halve, 4, key="four", url=url)
+    return url
+
+
+@pytest.mark.parametrize("command", [["import", "-"], ["hook", "-"]], ids=lambda command: command[0])
+def test_a_closed_stdin_is_reported(url, command, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main([*command, "--url", url]) == 2
+    assert "stdin is closed; pipe into it" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("file", ["nowhere.jsonl", "-"])
+def test_an_import_of_nothing_creates_no_database(url, tmp_path, monkeypatch, file):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["import", file, "--url", f"sqlite:///{tmp_path / 'new.db'}"]) != 0
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_pipe_can_be_imported(url, tmp_path):
+
+    with Client(url) as client:
+        line = client.export(client.get_run(halve, key="four").id)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=pipe.write_text, args=(f"{line}\n",))
+    writing.start()
+    assert main(["import", str(pipe), "--url", f"sqlite:///{tmp_path / 'new.db'}"]) == 0
+    writing.join()
