@@ -53,3 +53,18 @@ def test_a_pipe_can_be_imported(url, tmp_path):
     writing.start()
     assert main(["import", str(pipe), "--url", f"sqlite:///{tmp_path / 'new.db'}"]) == 0
     writing.join()
+
+
+@pytest.mark.parametrize("depth", [100, 300, 400, 900, 100_000])
+def test_a_filter_that_nests_too_deeply_is_refused_and_ends_no_command_otherwise(url, depth, capsys):
+    ended = main(["runs", "--where", f"number={'[' * depth}{']' * depth}", "--url", url])
+    assert ended in (0, 2)
+    assert "RecursionError" not in capsys.readouterr().err
+
+
+def test_a_filter_that_nests_too_deeply_says_so():
+    deep: list[object] = []
+    for _ in range(900):
+        deep = [deep]
+    with pytest.raises(DefinitionError, match="it nests too deeply"):
+        holdfast.RunFilter(input={"number": deep})

@@ -320,11 +320,19 @@ class RunFilter:
                 raise DefinitionError(f"RunFilter({what}={text!r}): expected text")
         if not isinstance(self.tags, Mapping) or not all(is_text(k) and is_text(v) for k, v in self.tags.items()):
             raise DefinitionError(f'RunFilter(tags={self.tags!r}): expected a mapping of text to text, as {{"a": "b"}}')
-        if not isinstance(self.input, Mapping) or not all(is_text(k) and is_json(v) for k, v in self.input.items()):
+        if not isinstance(self.input, Mapping) or not _is_plain(self.input):
             raise DefinitionError(
                 f"RunFilter(input={self.input!r}): expected arguments by name with what they hold as plain JSON, as "
                 '{"order": {"card": "4711"}}'
             )
+
+
+def _is_plain(input: Mapping[str, Any]) -> bool:
+    try:
+        return all(is_text(name) and is_json(value) for name, value in input.items())
+    except RecursionError:
+        # Not shown: it could not be written either.
+        raise DefinitionError("RunFilter(input=): it nests too deeply; expected what a run's input holds") from None
 
 
 def is_json(value: object) -> bool:
