@@ -68,3 +68,21 @@ def test_a_filter_that_nests_too_deeply_says_so():
         deep = [deep]
     with pytest.raises(DefinitionError, match="it nests too deeply"):
         holdfast.RunFilter(input={"number": deep})
+
+
+def test_doctor_lists_a_folder_that_it_may_not_read_and_goes_on(url, tmp_path, monkeypatch, capsys):
+    (tmp_path / "workflows").mkdir()
+    real = Path.iterdir
+
+    def refused(folder):
+        # Tests may be run by root, who may read every folder.
+        if folder.name == "workflows":
+            raise PermissionError(13, "Permission denied")
+        return real(folder)
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert main(["doctor", "--url", url, "--json"]) == 1
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    [found] = [one for one in checks if one["name"] == "module"]
+    assert "workflows can't be read: Permission denied" in found["told"]
+    assert checks[-1]["name"] == "workers"

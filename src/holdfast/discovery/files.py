@@ -7,13 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
+from holdfast.errors import DefinitionError
+
 
 def python_files(folder: Path, is_left_out: Callable[[Path], bool], above: tuple[str, ...] = ()) -> Iterator[Path]:
     """The files in a folder and below it, in a fixed order. A link to a folder above is not followed."""
     here = os.path.realpath(folder)
     if here in above:
         return
-    for path in sorted(folder.iterdir()):
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise DefinitionError(
+            f"the folder {folder} can't be read: {error.strerror or error}; let this user read it, or leave it out "
+            "with the setting `ignore`"
+        ) from error
+    for path in paths:
         if is_left_out(path):
             continue
         if path.is_dir():
