@@ -86,3 +86,12 @@ def test_doctor_lists_a_folder_that_it_may_not_read_and_goes_on(url, tmp_path, m
     [found] = [one for one in checks if one["name"] == "module"]
     assert "workflows can't be read: Permission denied" in found["told"]
     assert checks[-1]["name"] == "workers"
+
+
+def test_lint_reports_a_body_that_nests_too_deeply_and_goes_on(url, tmp_path, capsys):
+    (tmp_path / "deep.py").write_text(f"{WORKFLOW}    return s({' + '.join(['1'] * 1000)})\n")
+    (tmp_path / "late.py").write_text(f"import time\n{WORKFLOW}    return s(time.time())\n")
+    assert main(["lint", "deep.py", "late.py", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [(Path(one["path"]).name, one["code"]) for one in found] == [("deep.py", "syntax"), ("late.py", "clock")]
+    assert "nests too deeply" in found[0]["message"]

@@ -20,7 +20,7 @@ from .findings import CODES, Allowances, Finding
 from .hazards import READ, Hazard, hazard_of
 from .loaded import made_when_loaded
 from .meanings import Class, Function, Kind, Scope
-from .sources import Project
+from .sources import Project, Source
 from .ties import tied_in
 from .unordered import is_only_told, minds_no_order, unordered_in
 
@@ -51,11 +51,16 @@ _ITERATORS = frozenset(f"builtins.{name}" for name in ("iter", "enumerate", "map
 def check(project: Project, path: Path) -> list[Finding]:
     """All findings in the bodies of one file and in the helpers that they call there, by line."""
     try:
-        source = project.source(path)
-    except (SyntaxError, ValueError, OSError, RecursionError) as error:
+        return _checked(project, project.source(path))
+    except RecursionError:
+        return [Finding(str(path), 1, 1, "syntax", f"{CODES['syntax']}: it nests too deeply to be checked")]
+    except (SyntaxError, ValueError, OSError) as error:
         line = getattr(error, "lineno", None) or 1
         column = getattr(error, "offset", None) or 1
         return [Finding(str(path), line, column, "syntax", f"{CODES['syntax']}: {getattr(error, 'msg', error)}")]
+
+
+def _checked(project: Project, source: Source) -> list[Finding]:
     allowances = Allowances(source.shown, source.text)
     module = Scope(project, source)
     found: dict[tuple[int, int, str], Finding] = {}

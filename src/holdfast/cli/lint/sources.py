@@ -84,7 +84,7 @@ class Project:
     def _readable(self, path: Path) -> Source | None:
         try:
             return self.source(path)
-        except (SyntaxError, OSError, ValueError):
+        except (SyntaxError, OSError, ValueError, RecursionError):
             return None
 
 
