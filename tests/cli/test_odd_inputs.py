@@ -95,3 +95,8 @@ def test_lint_reports_a_body_that_nests_too_deeply_and_goes_on(url, tmp_path, ca
     found = json.loads(capsys.readouterr().out)["findings"]
     assert [(Path(one["path"]).name, one["code"]) for one in found] == [("deep.py", "syntax"), ("late.py", "clock")]
     assert "nests too deeply" in found[0]["message"]
+
+
+def test_the_version_may_be_asked_for_as_json(capsys):
+    assert main(["version", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"version": importlib.metadata.version("holdfast")}

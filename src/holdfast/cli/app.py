@@ -20,7 +20,8 @@ from .journals import journal, why
 from .keys import keys
 from .linting import lint
 from .messages import hook, publish, signal
-from .options import grouped
+from .options import Json, grouped
+from .output import print_answer
 from .projects import init
 from .replaying import replay_command
 from .runs import runs, show, start
@@ -70,9 +71,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 @app.command(rich_help_panel="Database")
-def version() -> None:
+def version(*, as_json: Json = False) -> None:
     """Print the version."""
-    typer.echo(importlib.metadata.version("holdfast"))
+    found = importlib.metadata.version("holdfast")
+    print_answer(found, {"version": found}, as_json=as_json)
 
 
 def _show_version(is_wanted: bool) -> None:
