@@ -100,3 +100,11 @@ def test_lint_reports_a_body_that_nests_too_deeply_and_goes_on(url, tmp_path, ca
 def test_the_version_may_be_asked_for_as_json(capsys):
     assert main(["version", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"version": importlib.metadata.version("holdfast")}
+
+
+def test_a_prune_that_finds_nothing_names_no_archive(url, tmp_path, capsys):
+    arguments = ["prune", "--archive", str(tmp_path / "old.jsonl"), "--yes", "--json", "--url", url]
+    assert main(arguments) == 0
+    assert json.loads(capsys.readouterr().out)["archive"] is None
+    assert main([*arguments, "--older-than", "0s"]) == 0
+    assert json.loads(capsys.readouterr().out)["archive"] == str(tmp_path / "old.jsonl")

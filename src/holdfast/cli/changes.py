@@ -162,7 +162,7 @@ def prune(
         print_note(f"holdfast: left, for their journals can't be read: {left}; `holdfast delete` takes them unarchived")
     told = {
         "deleted": pruned.runs,
-        "archive": None if archive is None else str(archive),
+        "archive": None if pruned.archived is None else str(pruned.archived),
         "unreadable": list(pruned.unreadable),
     }
     print_answer(f"deleted {counted(pruned.runs, 'run')}", told, as_json=as_json)

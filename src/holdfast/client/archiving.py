@@ -78,7 +78,7 @@ class Archiving(Connected):
             if found is not None and await kept_of_chain(store, found) is None:
                 await pruning.add(found)
         await pruning.remove()
-        return Pruned(pruning.count, pruning.file, tuple(pruning.unreadable))
+        return Pruned(pruning.count, pruning.file if pruning.is_archived else None, tuple(pruning.unreadable))
 
     async def export(self, run_id: str) -> str:
         """A run with its journal as one line of JSON: to keep it, read it, replay it elsewhere, or import it.
@@ -119,6 +119,7 @@ class _Pruning:
     ids: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     count: int = 0
+    is_archived: bool = False
 
     async def add(self, record: RunRecord) -> None:
         """Archive a run, if there is an archive, and then remove it with the others of its batch."""
@@ -132,6 +133,7 @@ class _Pruning:
                 self.unreadable.append(record.id)
                 return
             archives.append(self.file, line)
+            self.is_archived = True
         self.ids.append(record.id)
         if len(self.ids) == _BATCH:
             await self.remove()
