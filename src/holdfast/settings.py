@@ -235,6 +235,9 @@ def _address(value: Any) -> tuple[str, int]:
     host, _, port = str(value).strip().rpartition(":")
     if isinstance(value, bool) or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError("expected a port, such as 9464, or a host and a port, such as 0.0.0.0:9464")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        # Of ::1 nobody can tell where the host ends.
+        raise ValueError("expected an IPv6 address in brackets, with a port, such as [::1]:9464")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

@@ -108,3 +108,13 @@ def test_a_prune_that_finds_nothing_names_no_archive(url, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["archive"] is None
     assert main([*arguments, "--older-than", "0s"]) == 0
     assert json.loads(capsys.readouterr().out)["archive"] == str(tmp_path / "old.jsonl")
+
+
+@pytest.mark.parametrize("written", ["::1", "::1:8000", "fe80::1:80"])
+def test_an_ipv6_address_without_brackets_is_refused(written):
+    with pytest.raises(DefinitionError, match=r"such as \[::1\]:9464"):
+        resolve(listen=written)
+
+
+def test_an_ipv6_address_in_brackets_is_taken():
+    assert resolve(listen="[::1]:8000").listen == ("::1", 8000)
