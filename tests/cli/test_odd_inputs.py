@@ -118,3 +118,15 @@ def test_an_ipv6_address_without_brackets_is_refused(written):
 
 def test_an_ipv6_address_in_brackets_is_taken():
     assert resolve(listen="[::1]:8000").listen == ("::1", 8000)
+
+
+def test_what_a_module_prints_while_it_is_loaded_is_no_part_of_the_json(url, tmp_path, capsys):
+    module = tmp_path / code(tmp_path, "talks")
+    module.write_text(f"print('I am loaded')\nfrom holdfast import Codec\ncodec = Codec()\n{module.read_text()}")
+    (tmp_path / "holdfast.toml").write_text('codec = "talks:codec"\n')
+    for command in (["doctor", "talks.py"], ["replay", "--status", "completed", "--code", "talks.py"], ["runs"]):
+        sys.modules.pop("talks", None)
+        main([*command, "--url", url, "--json"])
+        seen = capsys.readouterr()
+        json.loads(seen.out)
+        assert "I am loaded" in seen.err

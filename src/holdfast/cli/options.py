@@ -30,6 +30,7 @@ from holdfast.settings import Settings, checked, duration, resolve, settings_fol
 from holdfast.store import check_address, parse_url
 
 from .exits import WrongSettings, wrong_settings
+from .output import loading
 
 Url = Annotated[
     str | None,
@@ -254,7 +255,7 @@ def codec_of(settings: Settings) -> Codec | None:
     """The codec that the settings name, if any."""
     if settings.codec is None:
         return None
-    with wrong_settings():
+    with wrong_settings(), loading():
         return find_codec(settings.codec, home=settings_folder())
 
 

@@ -20,7 +20,7 @@ from holdfast.testing import replay
 
 from .exits import WRONG
 from .options import Chosen, Json, Place, RunIds, codec_of
-from .output import lines_of, print_json, print_line, print_note, spinner, with_progress
+from .output import lines_of, loading, print_json, print_line, print_note, spinner, with_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,8 @@ def replay_command(
         raise typer.BadParameter("name runs, narrow them by --workflow and so on, or name a --file; not more than one")
     settings = place.settings()
     targets = tuple(code or ()) or settings.workflows
-    found = discover(targets, ignore=settings.ignore, home=settings_folder())
+    with loading():
+        found = discover(targets, ignore=settings.ignore, home=settings_folder())
     codec = found.codec or codec_of(settings)
     known = {(one.name, one.version): one for one in found.workflows}
     # One after another, keeping only the outcomes: there may be many journals.
