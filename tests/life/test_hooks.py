@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+import pydantic
 import pytest
 
 import holdfast
@@ -279,6 +280,31 @@ def test_a_hook_survives_a_crash_at_every_commit():
         await env.client.resume_hook(tokens[run.id], {"yes": True}, message_id="1")
 
     assert_durable(asking, drive=drive)
+
+
+class Rating(pydantic.BaseModel):
+    stars: int = pydantic.Field(gt=0, le=5)
+    mail: str = pydantic.Field(pattern="@")
+
+
+@workflow
+async def asking_for_a_rating() -> int:
+    link: Any = holdfast.hook(type=Rating)
+    tokens[holdfast.current_run().id] = link.token
+    rating = await link.wait()
+    assert isinstance(rating, Rating)
+    return rating.stars
+
+
+@pytest.mark.parametrize("payload", [{"stars": -3, "mail": "a@b"}, {"stars": 3, "mail": "nobody"}], ids=str)
+async def test_a_payload_beyond_a_bound_of_its_model_is_refused_and_the_hook_stays_open(payload):
+    async with Environment(asking_for_a_rating) as env:
+        run = await env.client.start(asking_for_a_rating)
+        await env.until_waiting(run)
+        with pytest.raises(BadPayload):
+            await env.client.resume_hook(tokens[run.id], payload)
+        await env.client.resume_hook(tokens[run.id], {"stars": 3, "mail": "a@b"})
+        assert await run.result() == 3
 
 
 async def test_a_hook_resumed_while_no_worker_lives_reaches_the_next_one(url):

@@ -215,3 +215,34 @@ async def test_a_misfit_is_refused_by_every_store(url):
             await run.signal("approved", 5)
         await run.signal("approved", Approval("Ada"))
         assert await run.result(timeout=30) == "Ada 0"
+
+
+@dataclass
+class Accept:
+    by: str
+
+
+@dataclass
+class Decline:
+    by: str
+
+
+@workflow
+async def answered() -> str:
+    return repr(await holdfast.wait_for_signal("answer", type=Accept | Decline | date | str))
+
+
+async def test_a_record_that_two_classes_of_a_union_read_alike_is_refused_with_advice():
+    async with Environment(answered) as env:
+        run = await env.client.start(answered)
+        await env.until_waiting(run)
+        with pytest.raises(BadPayload, match="told apart by a field of their own"):
+            await run.signal("answer", Decline("Ada"))
+
+
+async def test_text_that_looks_like_a_date_is_text_to_a_wait_for_either():
+    async with Environment(answered) as env:
+        run = await env.client.start(answered)
+        await env.until_waiting(run)
+        await run.signal("answer", "2024-05-01")
+        assert await run.result() == "'2024-05-01'"

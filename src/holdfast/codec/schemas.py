@@ -2,8 +2,8 @@
 
 A schema is a first check and lets through what it can't decide: `{}` stands for a part that no schema can describe, and
 the receiver's own annotation decides in the end. So only keywords about structure are read (including those added by
-`refining`), and the formats and encodings of texts that the codec itself reads. Lengths and patterns are left to the
-receiver. In a pydantic model texts are not checked, since it reads them in its own way, and 1.0 is an integer.
+`refining`), the formats and encodings of texts that the codec itself reads, and the bounds that pydantic puts on values
+(see `bounds`). In a pydantic model formats are not checked, since it reads them in its own way, and 1.0 is an integer.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from uuid import UUID
 import msgspec
 from msgspec import inspect
 
+from holdfast.codec.bounds import beyond, generator, literals_of
 from holdfast.codec.hints import known_hints
 from holdfast.codec.refining import referred, refine
 from holdfast.codec.texts import TEXTS, UNREADABLE
@@ -49,6 +50,10 @@ _READERS: dict[str, Callable[[str], Any]] = {
 """The reader of each format or encoding."""
 _MODEL = "x-model"
 """Marks the schema of a pydantic model, which reads values in its own way."""
+_ONE = "x-one"
+"""Marks a union of which only one member may read a value as it was sent: JSON alone does not tell them apart."""
+_VERBATIM = frozenset({"format", "contentEncoding", "enum"})
+"""Keywords that the schemas of text and numbers don't have which stand for themselves, and not for a date, say."""
 _LARGEST = 64_000
 
 
@@ -59,7 +64,7 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
         if getattr(annotation, "__pydantic_root_model__", False):
             return None
         if isinstance(annotation, type) and callable(model_schema):
-            given = model_schema(by_alias=False, mode="validation", **_quietly())
+            given = model_schema(by_alias=False, mode="validation", **_bounding())
             found: dict[str, Any] = _as_stored(_without_tuples(given))
             found[_MODEL] = True
         else:
@@ -72,14 +77,9 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
     return found if found and size <= _LARGEST else None
 
 
-def _quietly() -> dict[str, Any]:
-    """The option that has pydantic not warn of a default that is no JSON, such as bytes: nobody here reads defaults."""
+def _bounding() -> dict[str, Any]:
     pydantic = sys.modules.get("pydantic.json_schema")
-    if pydantic is None:
-        return {}
-    base = pydantic.GenerateJsonSchema
-    ignored = {*base.ignored_warning_kinds, "non-serializable-default"}
-    return {"schema_generator": type("Quiet", (base,), {"ignored_warning_kinds": ignored})}
+    return {} if pydantic is None else {"schema_generator": generator(pydantic.GenerateJsonSchema)}
 
 
 def _described(annotation: Any) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _described(annotation: Any) -> dict[str, Any]:
             raise
         # A union of classes, which msgspec can't tell apart. The codec can.
         schemas, parts = msgspec.json.schema_components(members, ref_template="#/$defs/{name}")
-        found = {"anyOf": [*schemas], "$defs": parts}
+        found = {"anyOf": [*schemas], "$defs": parts, _ONE: True}
         for schema, member in zip(schemas, members, strict=True):
             refine(schema, inspect.type_info(member), found)
     else:
@@ -150,13 +150,36 @@ def _misfit(schema: Any, given: Any, root: Schema, path: str, depth: int) -> str
             reasons = [_misfit(one, given, root, path, depth + 1) for one in schema[word]]
             if reasons and all(reasons):
                 return reasons[0] if len(reasons) == 1 else f"{path}: {_shown(value)} fits none of {len(reasons)} kinds"
-    if "enum" in schema and not _is_one(schema, value, is_strict):
+            if _ONE in schema and value is given and _is_unclear(schema[word], reasons, value, root):
+                return f"{path}: {_shown(value)} fits several of {len(reasons)} kinds alike: {_TELL_APART}"
+    literals = literals_of(schema)
+    if literals is not None and value not in literals:
+        return f"{path}: {_shown(value)} is none of {literals}"
+    if literals is None and "enum" in schema and not _is_one(schema, value, is_strict):
         # In a model, an enum's member may be stored by its name, or have any value, which only the receiver knows.
         is_known = is_strict or isinstance(value, (int, float, type(None)))
         return f"{path}: {_shown(value)} is none of {schema['enum']}" if is_known else None
     wrong = _wrong_type(schema, value, path, is_strict) or _wrong_inside(schema, value, root, path, depth)
+    if wrong is None and (bound := beyond(schema, value, _shown(value), is_text=value is given)) is not None:
+        wrong = f"{path}: {bound}"
     # Not for text from an envelope: it may be of a subtype, such as a datetime for a date, in that type's own format.
     return wrong or (_wrong_text(schema, value, path) if is_strict and value is given else None)
+
+
+_TELL_APART = (
+    "send what only one of them reads; classes are told apart by a field of their own, such as "
+    'kind: Literal["approved"] = "approved"'
+)
+
+
+def _is_unclear(kinds: list[Any], reasons: list[str | None], value: Any, root: Schema) -> bool:
+    """Whether a union can't tell which of its members a value is for."""
+    fitting = [referred(root, one["$ref"]) if "$ref" in one else one for one in kinds]
+    # What no schema describes fits here, and may not fit in the end.
+    fitting = [one for one, reason in zip(fitting, reasons, strict=True) if reason is None and one]
+    if not isinstance(value, (list, dict)) and any(_VERBATIM.isdisjoint(one) for one in fitting):
+        return False
+    return len(fitting) > 1
 
 
 def _is_one(schema: Schema, value: Any, is_strict: bool) -> bool:

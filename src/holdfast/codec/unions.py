@@ -75,6 +75,17 @@ class Union(Shape):
                 continue
         raise Mismatch(f"expected {self.name}, found {tag[1:]}")
 
+    def load_own(self, plain: Any) -> Any:
+        """Read text or a number that was sent without this annotation, and fits several members.
+
+        It would be in an envelope if it had been of another class, such as a date. So a member that is written as it is
+        gets it. Stored values are not read so: one that was stored as a date, before the union, is no text.
+        """
+        for member in self._members:
+            if member.verbatim and KIND_OF[type(plain)] in member.kinds:
+                return member.load(plain)
+        return self._load_untagged(plain)
+
     def holds(self, tag: str) -> bool:
         """Whether a member has this tag, here or in a union that is itself a member."""
         return tag in self._by_tag or any(isinstance(member, Union) and member.holds(tag) for member in self._members)

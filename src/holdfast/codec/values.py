@@ -22,6 +22,7 @@ from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import Plain
 from holdfast.codec.seals import PICKLED, Seal
 from holdfast.codec.shapes import Misfit, Opaque, Shape, Unstorable, decode_json, encode_json
+from holdfast.codec.unions import Union
 from holdfast.errors import IOInBody, NotDecodable, NotEncodable
 
 Source = Callable[[], tuple[Any, str | None]]
@@ -143,7 +144,11 @@ class ValueCodec:
         shape = self._resolve()
         try:
             data = parsed(plain, self._what + self._suffix)
-            return load_sent(shape, data) if is_sent else shape.load(data)
+            if not is_sent:
+                return shape.load(data)
+            if isinstance(shape, Union) and type(data) is not dict and type(data) is not list:
+                return shape.load_own(data)
+            return load_sent(shape, data)
         except Misfit as misfit:
             raise NotDecodable(f"{self._what}{misfit.path}: {misfit.why}{self._suffix}") from misfit.__cause__
         except RecursionError:
