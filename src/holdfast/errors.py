@@ -16,6 +16,7 @@ Exception
    │  ├─ BadArguments (also TypeError)    refused at start or at the call, never in the worker
    │  ├─ NotEncodable (also TypeError)
    │  ├─ NotDecodable (also ValueError)
+   │  │  └─ MissingCode                   the code here lacks a class that the value or its annotation names
    │  ├─ PayloadTooLarge (also ValueError)
    │  └─ BadPayload (also ValueError)
    ├─ StoreError                          something about the database
@@ -151,17 +152,17 @@ class NotEncodable(CodecError, TypeError):
 
 
 class NotDecodable(CodecError, ValueError):
-    """Stored bytes that don't fit the annotation by which they are read.
+    """Stored bytes that don't fit the annotation by which they are read. It blocks a run whose types have changed: give
+    new fields a default, or deploy types that fit."""
 
-    It blocks a run whose types have changed: give new fields a default, or deploy types that fit.
-    """
+
+class MissingCode(NotDecodable):
+    """Stored bytes that need a class which the code here lacks: import or define it where the worker starts."""
 
 
 class PayloadTooLarge(CodecError, ValueError):
-    """A value whose encoding is larger than the limit: 4 MiB unless `max_payload` says otherwise.
-
-    Store large data elsewhere and pass its address.
-    """
+    """A value whose encoding is larger than the limit: 4 MiB unless `max_payload` says otherwise. Store large data
+    elsewhere and pass its address."""
 
 
 class StoreError(HoldfastError):

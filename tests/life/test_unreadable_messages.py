@@ -3,8 +3,11 @@ run, as anything does that can't be read, and whoever can read them goes on."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from types import ModuleType
+from typing import Any, Optional
 
 import pytest
 
@@ -152,3 +155,57 @@ async def test_a_signal_for_a_type_that_reads_nothing_is_kept_for_code_that_has_
             assert "values annotated Unmarked can't be stored" in await until_blocked(client, run)
         async with Worker(client, workflows=[typed]):
             assert await run.result("30s") == "Ada"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "payload"),
+    [
+        (list["Later"], list[Renamed], [{"by": "Ada"}]),  # type: ignore[name-defined]  # noqa: F821
+        (Optional["Later"], Optional[Renamed], {"by": "Ada"}),  # noqa: F821, UP045
+        (dict[str, Unmarked], dict[str, str], {"by": "Ada"}),
+    ],
+    ids=str,
+)
+async def test_a_signal_for_a_type_with_an_unknown_class_in_it_is_kept_for_code_that_knows_it(
+    url: str, wrong: Any, right: Any, payload: Any
+):
+    async with AsyncClient(url) as client:
+        async with Worker(client, workflows=[signal_of(wrong)]):
+            run = await client.start(signal_of(wrong))
+            await until_waiting(run)
+            await run.signal("go", payload)
+            assert "MissingCode" in await until_blocked(client, run)
+        async with Worker(client, workflows=[signal_of(right)]):
+            assert "Ada" in await run.result(timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("type", "change"),
+    [
+        (Any, "no module"),
+        (list[Any] | None, "no module"),
+        (Any, "no class"),
+        (Any, "no member"),
+    ],
+    ids=str,
+)
+async def test_a_member_of_an_enum_that_the_worker_does_not_know_is_kept_for_one_that_does(
+    url: str, monkeypatch: pytest.MonkeyPatch, type: Any, change: str
+):
+    module: Any = ModuleType("colours_of_the_sender")
+    module.Colour = Enum("Colour", {"RED": "red"}, module=module.__name__)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    async with AsyncClient(url) as client:
+        run = await client.start(signal_of(type))
+        await run.signal("go", [module.Colour.RED])
+        with pytest.MonkeyPatch.context() as older:
+            if change == "no module":
+                older.delitem(sys.modules, module.__name__)
+            elif change == "no class":
+                older.delattr(module, "Colour")
+            else:
+                older.setattr(module, "Colour", Enum("Colour", {"BLUE": "blue"}, module=module.__name__))
+            async with Worker(client, workflows=[signal_of(type)]):
+                assert "MissingCode" in await until_blocked(client, run)
+        async with Worker(client, workflows=[signal_of(type)]):
+            assert await run.result(timeout=60) == "[<Colour.RED: 'red'>]"

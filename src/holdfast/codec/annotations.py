@@ -36,7 +36,7 @@ from holdfast.codec.making import is_ordinary, makes_itself
 from holdfast.codec.models import Adapted, Model, has_core_schema, is_model
 from holdfast.codec.records import Keyed, NamedRow, Record
 from holdfast.codec.scalars import PLAIN, Hidden, Member, OneValue, Written
-from holdfast.codec.shapes import Deferred, Opaque, Shape, type_name
+from holdfast.codec.shapes import Deferred, Lacking, Mismatch, Opaque, Shape, type_name
 from holdfast.codec.showing import Shown, ShownShape
 from holdfast.codec.texts import CONCRETE, TEXTS
 from holdfast.codec.unions import Union
@@ -64,8 +64,10 @@ _ABSTRACT: dict[object, tuple[type, ...]] = {
 class Builder:
     """Compiles one annotation."""
 
-    def __init__(self, is_encrypted: bool) -> None:
+    def __init__(self, is_encrypted: bool, pickles: bool = False) -> None:
         self.is_unproven = False
+        self._unread: type[Mismatch] = Mismatch if pickles else Lacking
+        """What says that a value is not read by an annotation by which only pickles are stored."""
         self._is_encrypted = is_encrypted
         self._open: dict[Any, Shape] = {}
         self._innermost: Shape | None = None
@@ -156,7 +158,9 @@ class Builder:
             return Items(origin, self._argument(arguments, 0, module), name)
         if origin is tuple:
             if any(map(is_unpacked, arguments)):
-                return Opaque(name, "a tuple with an unpacked part is not supported: annotate tuple[X, ...]")
+                return Opaque(
+                    name, "a tuple with an unpacked part is not supported: annotate tuple[X, ...]", self._unread
+                )
             if annotation in _TUPLES or (len(arguments) == 2 and arguments[1] is Ellipsis):
                 return Items(tuple, self._argument(arguments, 0, module), name)
             return Row([self.build(argument, module) for argument in arguments], name)
@@ -294,7 +298,7 @@ class Builder:
         try:
             return Adapted(annotation, _text(annotation))
         except Exception as error:
-            return Opaque(_text(annotation), f"pydantic can't build a schema for it: {error}")
+            return Opaque(_text(annotation), f"pydantic can't build a schema for it: {error}", self._unread)
 
     def _unknown(self, annotation: Any) -> Shape:
         name = _text(annotation)
@@ -302,7 +306,7 @@ class Builder:
             "keep what describes it, such as an id, text or numbers, or make it a dataclass, a pydantic model, an "
             "attrs class, a msgspec Struct or a TypedDict"
         )
-        return Opaque(name, f"values annotated {name} can't be stored: {advice}")
+        return Opaque(name, f"values annotated {name} can't be stored: {advice}", self._unread)
 
 
 def has_core_schema_in(annotation: Any) -> bool:

@@ -23,6 +23,7 @@ from holdfast.codec.printable import shown
 from holdfast.codec.shapes import (
     ANY_KIND,
     AWAIT,
+    Lacking,
     Misfit,
     Mismatch,
     Secret,
@@ -188,8 +189,11 @@ def _load_enum(content: Any) -> Enum:
     module, _, qualname = name.partition(":")
     cls = find_class(module, qualname)
     if cls is None or not issubclass(cls, Enum):
-        raise Mismatch(f"the enum {name} is in no loaded module: import it where the worker starts")
-    return cls(member) if issubclass(cls, Flag) else cls[member]
+        raise Lacking(f"the enum {name} is in no loaded module: import it where the worker starts")
+    try:
+        return cls(member) if issubclass(cls, Flag) else cls[member]
+    except (KeyError, ValueError):
+        raise Lacking(f"the enum {name} has no member {member!r}: the value is of newer or older code") from None
 
 
 def _load_dict(content: Any) -> dict[Any, Any]:

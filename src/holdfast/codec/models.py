@@ -18,7 +18,17 @@ from holdfast.codec import bare
 from holdfast.codec.copies import ATOMS, copied, unchanged
 from holdfast.codec.fields import Field
 from holdfast.codec.records import escaped, excluded, refuse_subclass, unwrapped
-from holdfast.codec.shapes import ANY_KIND, Misfit, Mismatch, Shape, Unstorable, encode_json, envelope, type_name
+from holdfast.codec.shapes import (
+    ANY_KIND,
+    Lacking,
+    Misfit,
+    Mismatch,
+    Shape,
+    Unstorable,
+    encode_json,
+    envelope,
+    type_name,
+)
 from holdfast.codec.texts import TEXTS, TEXTS_BY_TAG
 
 UNSET = "~unset"
@@ -119,7 +129,7 @@ class Model(Shape):
             value = self.type.model_validate(content, **self._options)
         except Exception as error:
             if misfits:
-                raise misfits[0] from error
+                raise next((one for one in misfits if isinstance(one, Lacking)), misfits[0]) from error
             raise Mismatch(f"{self.name} refused its stored fields: {error}") from error
         if type(value) is not self.type:
             raise Mismatch(f"{self.name} was read back as {type_name(type(value))} by its own validator")

@@ -45,6 +45,11 @@ class Mismatch(Misfit):
     """The value does not fit the annotation."""
 
 
+class Lacking(Mismatch):
+    """This code lacks what it takes to read the value, such as a class that the annotation names. Other code may have
+    it, so nobody may say that the value doesn't fit."""
+
+
 class Unstorable(Misfit):
     """The value may fit the annotation, but JSON can't hold it. A pickle might."""
 
@@ -72,20 +77,25 @@ class Shape:
 
 
 class Opaque(Shape):
-    """An annotation by which no value can be stored, with the reason."""
+    """An annotation by which no value can be stored, with the reason.
 
-    __slots__ = ("reason",)
+    Such a value may be pickled, where that is allowed. Then what is no pickle does not fit, unless the annotation could
+    not be resolved.
+    """
 
-    def __init__(self, name: str, reason: str) -> None:
+    __slots__ = ("_error", "reason")
+
+    def __init__(self, name: str, reason: str, error: type[Mismatch] = Lacking) -> None:
         self.name = name
         self.kinds = ANY_KIND
         self.reason = reason
+        self._error = error
 
     def lower(self, value: Any) -> Any:
         raise Unstorable(f"{type_name(type(value))}: {self.reason}")
 
     def load(self, plain: Any) -> Any:
-        raise Mismatch(self.reason)
+        raise self._error(self.reason)
 
 
 class Deferred(Shape):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from holdfast.codec.shapes import KIND_OF, Misfit, Mismatch, Shape, envelope, expected
+from holdfast.codec.shapes import KIND_OF, Lacking, Misfit, Mismatch, Shape, envelope, expected
 
 
 class Union(Shape):
@@ -68,12 +68,13 @@ class Union(Shape):
                 if isinstance(member, Union) and member.holds(tag):
                     return member.load(plain)
             raise Mismatch(f"{tag[2:]} is no longer among {self.name}: keep it there while such values are stored")
+        lacking = None
         for member in self._members:
             try:
                 return member.load(plain)
-            except Misfit:
-                continue
-        raise Mismatch(f"expected {self.name}, found {tag[1:]}")
+            except Misfit as misfit:
+                lacking = _first_lacking(lacking, misfit)
+        raise lacking or Mismatch(f"expected {self.name}, found {tag[1:]}")
 
     def load_own(self, plain: Any) -> Any:
         """Read text or a number that was sent without this annotation, and fits several members.
@@ -92,18 +93,23 @@ class Union(Shape):
 
     def _load_untagged(self, plain: Any) -> Any:
         """Read a value written by hand, or before the annotation was a union, if exactly one member can read it."""
-        found = []
+        found, lacking = [], None
         for member in self._members:
             try:
                 found.append((member, member.load(plain)))
-            except Misfit:
-                continue
+            except Misfit as misfit:
+                lacking = _first_lacking(lacking, misfit)
         if len(found) == 1:
             return found[0][1]
         if not found:
-            raise Mismatch(f"fits none of {self.name}")
+            raise lacking or Mismatch(f"fits none of {self.name}")
         names = " and ".join(member.name for member, _ in found)
         raise Mismatch(f'fits {names} alike: say which, as in {{"~:{found[0][0].name}": ...}}')
+
+
+def _first_lacking(known: Lacking | None, misfit: Misfit) -> Lacking | None:
+    """What decides if no member reads the value: with the code that is missing, one of them might."""
+    return misfit if known is None and isinstance(misfit, Lacking) else known
 
 
 def _clash(member: Shape, other: Shape) -> bool:

@@ -21,9 +21,9 @@ from holdfast.codec.hints import Unresolved
 from holdfast.codec.pickles import pickled, unpickled
 from holdfast.codec.scalars import Plain
 from holdfast.codec.seals import PICKLED, Seal
-from holdfast.codec.shapes import Misfit, Opaque, Shape, Unstorable, decode_json, encode_json
+from holdfast.codec.shapes import Lacking, Misfit, Shape, Unstorable, decode_json, encode_json
 from holdfast.codec.unions import Union
-from holdfast.errors import IOInBody, NotDecodable, NotEncodable
+from holdfast.errors import IOInBody, MissingCode, NotDecodable, NotEncodable
 
 Source = Callable[[], tuple[Any, str | None]]
 
@@ -94,11 +94,6 @@ class ValueCodec:
         except NotDecodable:
             return self._decode(stored, is_sent=True)
 
-    @property
-    def reads_nothing(self) -> bool:
-        """Whether no value can be stored by its annotation."""
-        return not self._pickles and isinstance(self._resolve(), Opaque)
-
     def _encode(self, value: Any) -> bytes:
         shape = self._resolve()
         try:
@@ -150,7 +145,8 @@ class ValueCodec:
                 return shape.load_own(data)
             return load_sent(shape, data)
         except Misfit as misfit:
-            raise NotDecodable(f"{self._what}{misfit.path}: {misfit.why}{self._suffix}") from misfit.__cause__
+            error = MissingCode if isinstance(misfit, Lacking) else NotDecodable
+            raise error(f"{self._what}{misfit.path}: {misfit.why}{self._suffix}") from misfit.__cause__
         except RecursionError:
             raise NotDecodable(f"{self._what}: {TOO_DEEP}{self._suffix}") from None
 
@@ -168,7 +164,7 @@ class ValueCodec:
             assert self._shape is not None
             return self._shape
         annotation, module = source()
-        builder = Builder(self._seal.encrypts)
+        builder = Builder(self._seal.encrypts, self._pickles)
         shape = builder.build(annotation, module)
         if isinstance(annotation, Unresolved):
             return shape  # the name may exist by the next use

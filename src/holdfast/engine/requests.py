@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.codec import from_text
 from holdfast.define import ChildRun, ChunkRuns, Pending, Reply, Unseen, Workflow, asked_of
-from holdfast.errors import DefinitionError, NotDecodable, WaitTimeout
+from holdfast.errors import DefinitionError, MissingCode, NotDecodable, WaitTimeout
 from holdfast.model import (
     NOT_GIVEN,
     ChildAsked,
@@ -179,20 +179,20 @@ class Requests(Compensations):
         try:
             return message, wait, wait.shape.decode_message(message.payload)
         except NotDecodable as error:
-            if self._may_set_aside(message, wait):
+            if self._may_set_aside(message, wait, error):
                 return message, wait, error
             # The message stays in the inbox, for a worker with the right codec or code.
             self.fail_with(error)
             return None
 
-    def _may_set_aside(self, message: Message, wait: Wait) -> bool:
+    def _may_set_aside(self, message: Message, wait: Wait, error: NotDecodable) -> bool:
         """Whether to set aside a message that doesn't fit, so that the wait goes on without it.
 
-        Not if this worker's codec can't open it: another worker's may. Not if the wait's type reads nothing: the code
-        is at fault, and no message would ever fit. Not if it came by a hook's own token: it fitted when it was sent, so
-        the type has changed since, and the token is used up.
+        Not if this worker's codec can't open it: another worker's may. Not if its code lacks what the message or the
+        wait's type needs, for the same reason. Not if it came by a hook's own token: it fitted when it was sent, so the
+        type has changed since, and the token is used up.
         """
-        if wait.shape.reads_nothing:
+        if isinstance(error, MissingCode):
             return False
         if wait.kind == "hook" and (message.hook or message.wait is not None):
             return False
