@@ -10,7 +10,6 @@ from .chunks import Pace, async_chunk, blocking_chunk, caught, chunked
 from .covered import covered, wrong_workflow
 from .defaults import filled
 from .failures import pause_after
-from .finalizers import FINALIZERS
 from .logs import HouseLogger, logger
 from .machines import Context, Done, Machine, Next, State, said_by, state_of
 from .maps import Failure, OfOne, map, mapped
@@ -35,7 +34,6 @@ from .workflows import AsyncWorkflow, BlockingWorkflow, StartOptions, Workflow, 
 
 __all__ = [
     "CHUNK_RUNS",
-    "FINALIZERS",
     "AsyncStep",
     "AsyncWorkflow",
     "BlockingStep",

@@ -9,7 +9,6 @@ import logging
 from contextlib import suppress
 from typing import Any
 
-from .finalizers import FINALIZERS
 from .scope import StepInfo, current_scope
 
 
@@ -17,7 +16,7 @@ class _RunFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         scope = current_scope.get()
         record.run_id = record.workflow = record.step = record.trace_id = None
-        if scope is None or scope is FINALIZERS:
+        if scope is None:
             return True
         run = scope.run
         record.run_id, record.workflow = run.id, run.workflow

@@ -9,7 +9,6 @@ from typing import Any, Generic, TypeVar, cast
 
 from holdfast.errors import DefinitionError, NotInBody, NotInRun
 
-from .finalizers import FINALIZERS
 from .scope import IN_THREADS, StepInfo, current_scope
 
 T = TypeVar("T")
@@ -26,7 +25,7 @@ class Resource(Generic[T]):
 
     def __call__(self) -> T:
         scope = current_scope.get()
-        if scope is None or scope is FINALIZERS:
+        if scope is None:
             raise NotInRun(
                 f"the resource {self.name!r} was used outside a run; only steps that a worker executes can use it, and "
                 f"no other resource can: Worker(..., resources=[{self.name}]); {IN_THREADS}"

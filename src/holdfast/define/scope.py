@@ -1,8 +1,7 @@
 """The one contextvar of the house, and what it can hold.
 
 User code finds its run through `current_scope`: it holds a `Body` while a workflow body advances (the engine implements
-it), a `StepInfo` while a step executes, FINALIZERS while the garbage collector runs, and nothing outside. Nothing else
-in the house is global.
+it), a `StepInfo` while a step executes, and nothing outside. Nothing else in the house is global.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from uuid import UUID
 from holdfast.errors import NotInBody, NotInRun
 from holdfast.model import Former, Instant, moment_of
 
-from .finalizers import FINALIZERS
 from .pending import Reply
 
 T = TypeVar("T")
@@ -363,20 +361,18 @@ def body_for(what: str) -> Body:
             f"{what} was called inside the step {scope.key!r}, and works only in a workflow body; "
             "do it in the body, before or after the step"
         )
-    if scope is FINALIZERS:
-        FINALIZERS.refuse(what)
     return scope  # type: ignore[no-any-return]  # the contextvar is Any for speed; nothing else is ever put in it
 
 
 def is_body(scope: Any) -> bool:
     """Whether the contextvar holds a body."""
-    return scope is not None and scope is not FINALIZERS and not isinstance(scope, StepInfo)
+    return scope is not None and not isinstance(scope, StepInfo)
 
 
 def current_run() -> RunInfo:
     """The run that this body or step belongs to. Raises NotInRun outside any run."""
     scope = current_scope.get()
-    if scope is None or scope is FINALIZERS:
+    if scope is None:
         raise NotInRun(f"current_run() was called outside a run; it works in bodies and in steps: {IN_THREADS}")
     found: RunInfo = scope.run
     return found
@@ -386,6 +382,6 @@ def current_step() -> StepInfo:
     """The step that is executing. Raises NotInRun outside a step."""
     scope = current_scope.get()
     if not isinstance(scope, StepInfo):
-        where, hint = ("in a workflow body", "") if is_body(scope) else ("outside a run", f": {IN_THREADS}")
+        where, hint = ("outside a run", f": {IN_THREADS}") if scope is None else ("in a workflow body", "")
         raise NotInRun(f"current_step() was called {where}; it works inside a step that a worker executes{hint}")
     return scope

@@ -33,7 +33,6 @@ from holdfast.model import (
 from .children import ChildRun
 from .coroutines import CoroutineFunction
 from .defaults import changeable
-from .finalizers import FINALIZERS
 from .methods import refuse_method
 from .scope import Body, StepInfo, body_for, current_scope, is_body
 from .signatures import check_takes_payload
@@ -249,8 +248,6 @@ class Workflow(Generic[P, R]):
         scope = current_scope.get()
         if scope is None or isinstance(scope, StepInfo):
             raise self._misplaced()
-        if scope is FINALIZERS:
-            FINALIZERS.refuse(f"the workflow {self.name!r}")
         return cast(Body, scope)
 
     def _misplaced(self) -> MisplacedCall:

@@ -270,7 +270,8 @@ class Calls:
 
     @property
     def is_silent(self) -> bool:
-        return self.is_replaying or self.is_dead
+        # While the collector runs, a living body counts as dead, too. A finalizer that logs then belongs to no body.
+        return self.is_replaying or (self.is_dead and not self.runners.is_collecting)
 
     def next_number(self) -> int:
         self._numbers += 1

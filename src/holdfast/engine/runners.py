@@ -7,7 +7,10 @@ are not held up. A run whose tasks all await holds no greenlet at all.
 
 from __future__ import annotations
 
+import gc
 import sys
+import threading
+import weakref
 from asyncio import events
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
@@ -16,7 +19,6 @@ from typing import Any, Protocol, TypeAlias
 
 from greenlet import getcurrent, greenlet
 
-from .collecting import watch_collector
 from .gathers import hash_by_members
 from .own_tasks import find_in_order
 from .unawaited import hear_of_unawaited
@@ -51,6 +53,37 @@ Hooks: TypeAlias = tuple[Any, Any]
 BLOCKED = _Blocked()
 STUBBORN = _Blocked()
 """The outcome of a dead body that goes on calling: it is left behind in its greenlet."""
+
+
+class _Collecting:
+    """While the collector runs, the body that is advancing counts as dead.
+
+    Finalizers run then, perhaps those of another run that was put away: their durable calls belong to no body.
+    """
+
+    def __init__(self, runners: Runners) -> None:
+        self._runners = weakref.ref(runners, self.end)
+        self._thread = threading.get_ident()
+        self._paused: Pumped | None = None
+
+    def __call__(self, phase: str, info: object) -> None:
+        runners = self._runners()
+        if runners is None or threading.get_ident() != self._thread:
+            return
+        if phase == "start":
+            pumped = runners.pumped
+            if pumped is not None and not pumped.is_dead:
+                self._paused, pumped.is_dead = pumped, True
+        elif self._paused is not None:
+            self._paused.is_dead, self._paused = False, None
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._paused is not None
+
+    def end(self, _: object = None) -> None:
+        if self in gc.callbacks:
+            gc.callbacks.remove(self)
 
 
 def is_entered(error: BaseException) -> bool:
@@ -93,11 +126,17 @@ class Runners:
         """The loop on which these bodies advance, if any. Asking for it at every advance would be a system call."""
         self._host_hooks: Hooks = sys.get_asyncgen_hooks()
         self.pumped: Pumped | None = None
-        self._collecting = watch_collector(self)
+        self._collecting = _Collecting(self)
+        gc.callbacks.append(self._collecting)
         self._begins = self._generator_begins
         self._lost = self._generator_lost
         self.kept: list[object] = []
         """Code that would not end when it was put away; see departure.py."""
+
+    @property
+    def is_collecting(self) -> bool:
+        """Whether the body that is advancing counts as dead only while the collector runs."""
+        return self._collecting.is_under_way
 
     def _generator_begins(self, generator: AsyncGenerator[Any, Any]) -> None:
         if self.pumped is not None:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from holdfast.codec import plain
-from holdfast.define import FINALIZERS, StepInfo, current_scope
+from holdfast.define import StepInfo, current_scope
 
 _FIELDS = ("run_id", "workflow", "workflow_version", "step", "attempt", "trace_id", "span_id")
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -37,7 +37,7 @@ class LogContext(logging.Filter):
             # A value may be there already: from `extra`, or from this filter before the record went to another thread.
             record.__dict__.setdefault(name, None)
         scope = current_scope.get()
-        if scope is None or scope is FINALIZERS:
+        if scope is None:
             self._trace(record, None)
             return True
         run = scope.run
