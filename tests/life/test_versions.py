@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, JournalDiverged, Retry, Worker, step, workflow
+from holdfast import AsyncClient, JournalDiverged, Worker, step, workflow
 from holdfast.testing import Environment, assert_durable, export_journal, replay
-from tests.life.waiting import kinds, until, until_waiting
+from tests.life.waiting import until, until_waiting
 
 
 @step
@@ -22,11 +20,6 @@ async def old_way() -> str:
 @step
 async def new_way() -> str:
     return "new"
-
-
-@step(retry=Retry(attempts=1))
-async def refuse() -> None:
-    raise ValueError("refused")
 
 
 @workflow(name="changing")
@@ -94,41 +87,6 @@ async def test_a_run_that_had_not_passed_the_patch_takes_the_new_way(url):
         async with Worker(client, workflows=[after_the_wait]):
             await run.signal("go")
             assert await run.result(timeout=30) == ["old", "True"]
-
-
-def tried_twice(ask: Callable[[], bool]) -> Any:
-    @workflow(name="tried twice", retry=Retry(attempts=2, initial=0.01, jitter=0))
-    async def body() -> bool:
-        with suppress(ValueError):
-            await refuse()
-        answer = ask()
-        await holdfast.wait_for_signal("go")
-        await holdfast.wait_for_signal("on")
-        if holdfast.current_run().attempt == 1:
-            raise RuntimeError(answer)
-        return answer
-
-    return body
-
-
-async def test_a_run_that_is_tried_again_gets_the_answer_of_its_first_try(url):
-    # The cut at the refused step takes the signals away from which the first answer followed.
-    old, new = tried_twice(lambda: False), tried_twice(lambda: holdfast.patched("change"))
-    async with AsyncClient(url) as client:
-        async with Worker(client, workflows=[old]):
-            run = await client.start(old)
-            await run.signal("go")
-
-            async def has_passed() -> bool:
-                return "signal" in await kinds(client, run.id)
-
-            await until(has_passed)
-            await until_waiting(run)
-        async with Worker(client, workflows=[new]):
-            await run.signal("on")
-            assert await run.result(timeout=30) is False
-        [noted] = [entry for entry in await client.journal(run.id) if entry.kind == "patched"]
-        assert noted.note == "change: the old way"
 
 
 async def test_a_new_run_with_a_plain_body_takes_the_patched_way():

@@ -171,7 +171,7 @@ def _note(entry: Entry, codec: Codec) -> str | None:
         case SetAside():
             return f"set aside: {codec.opened_text(entry.reason)}"
         case Patched():
-            return entry.change_id if entry.is_new else f"{entry.change_id}: the old way"
+            return entry.change_id
         case Inherited():
             return _inherited(entry)
         case Reseeded():

@@ -94,8 +94,8 @@ class Execution(Deliveries):
         history (see model.History).
         """
         self._lives = lived(lives) if lives else ()
-        if lives:
-            self.recall(history, [retrying for _, retrying in lives])
+        if hooks := next((one.hooks for _, one in reversed(lives) if one.hooks), ()):
+            self.life.expect_hooks(hooks)
         self._tell()
         self._feed, self._cursor, self.is_replaying = history, 0, True
         self._begun = []
@@ -125,8 +125,8 @@ class Execution(Deliveries):
             if self._life.is_reopened:
                 self._life.is_reopened = False
                 entries.append(Reopened(max(stamp, self.time), True))
-            entries += [*self._life.marks, *self._life.denials]
-            self._life.marks, self._life.denials = [], []
+            entries += self._life.marks
+            self._life.marks = []
         begun: list[Command] = []
         self._entries, self._begun = entries, begun
         self._feed, self._cursor = inputs, 0

@@ -132,11 +132,11 @@ class Life:
     """Everything of one body that goes beyond steps and timers."""
 
     __slots__ = (
-        "called_off", "cancels", "children", "closed", "compensations", "continued", "denials", "events", "failed",
-        "failed_at", "has_keys", "has_undone", "hook", "hooks", "hooks_before", "hooks_due", "in_hand",
-        "is_cancel_held", "is_compensating", "is_exempt", "is_outdated", "is_reopened", "items", "left_hooks",
-        "mailbox", "markers", "marks", "new_children", "numbers", "patches", "resumed", "shields", "signals",
-        "successor", "taken", "traces", "truncate", "uncompensated", "undoing", "values", "waits",
+        "called_off", "cancels", "children", "closed", "compensations", "continued", "events", "failed", "failed_at",
+        "has_keys", "has_undone", "hook", "hooks", "hooks_before", "hooks_due", "in_hand", "is_cancel_held",
+        "is_compensating", "is_exempt", "is_outdated", "is_reopened", "items", "left_hooks", "mailbox", "markers",
+        "marks", "new_children", "numbers", "patches", "resumed", "shields", "signals", "successor", "taken", "traces",
+        "truncate", "uncompensated", "undoing", "values", "waits",
     )  # fmt: skip  # a name a line would be a page
 
     def __init__(self) -> None:
@@ -200,10 +200,8 @@ class Life:
         self.uncompensated: dict[str | int, str] = {}
         """What could not be undone, by its step's key, or by a number if it never became a step."""
         self.patches: dict[str, bool] = {}
-        self.markers: dict[str, bool] | None = None
-        """The answers of `patched` that the journal holds."""
-        self.denials: list[Entry] = []
-        """Answers that followed from the journal, and that the next turn notes for later tries of the run."""
+        self.markers: frozenset[str] | None = None
+        """All change ids that the journal has a marker of."""
         self.marks: list[Entry] = []
         """Entries of a body that went beyond its journal while it was rebuilt. The next turn writes them."""
 

@@ -4,13 +4,12 @@ afresh."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from holdfast.codec import Codec, as_text, from_text
 from holdfast.define import RunInfo, Step, Workflow
 from holdfast.errors import Continued, MisplacedCall, NotDecodable
-from holdfast.model import Checkpoint, Entry, OutEvent, OutSignal, Patched, RunRetrying, Started
+from holdfast.model import Checkpoint, OutEvent, OutSignal, Patched, Started
 
 from .calls import Calls
 from .inheritance import bequeathed
@@ -140,22 +139,13 @@ class Sends(Calls):
             known = life.patches[change_id] = self._patch(life, change_id)
         return known
 
-    def recall(self, history: Sequence[Entry], retries: Sequence[RunRetrying]) -> None:
-        """What earlier tries of the run have given out and were told, wherever in the history this one comes by it."""
-        self.life.markers = answers_in(history)
-        if hooks := next((one.hooks for one in reversed(retries) if one.hooks), ()):
-            self.life.expect_hooks(hooks)
-
     def _patch(self, life: Life, change_id: str) -> bool:
-        if self.is_replaying and life.markers is None:
-            life.markers = answers_in(self._feed)
-        if life.markers and change_id in life.markers:
-            return life.markers[change_id]
         if self.is_replaying:
+            if life.markers is None:
+                life.markers = frozenset(entry.change_id for entry in self._feed if isinstance(entry, Patched))
+            if change_id in life.markers:
+                return True
             if self._next_held() is not None:
-                if self.workflow.retry is not None:
-                    # The next try is cut off from what this answer follows from.
-                    life.denials.append(Patched(change_id, False))
                 return False
             self._go_beyond(life)
         self._entries.append(Patched(change_id))
@@ -184,8 +174,3 @@ class Sends(Calls):
         bequeathed(self.life.to_undo, self._codec, target)
         self.life.continued = Continued(target, plain)
         raise self.life.continued
-
-
-def answers_in(entries: Sequence[Entry]) -> dict[str, bool]:
-    """The answers of `patched` that a journal holds, by their change ids."""
-    return {entry.change_id: entry.is_new for entry in entries if isinstance(entry, Patched)}

@@ -170,11 +170,9 @@ class ChildEnded(_Entry, frozen=True, gc=False, tag="child_ended"):
 
 
 class Patched(_Entry, frozen=True, gc=False, tag="patched"):
-    """From here on the run goes the new way of a change, or was told before to go the old one."""
+    """From here on the run goes the new way of a change."""
 
     change_id: str
-    is_new: bool = True
-    """False only in journals of runs that may be tried again: a try is told what the one before it was told."""
 
 
 class StoredRetry(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -19,7 +19,6 @@ from .entries import (
     Ended,
     Entry,
     Inherited,
-    Patched,
     Relived,
     Reopened,
     Reseeded,
@@ -89,11 +88,7 @@ def history_of(entries: Iterable[Entry]) -> History:
                 if entry.former is not None:
                     asked = {one.key for one in kept if isinstance(one, ChildAsked)}
                     called_off |= asked.difference(entry.joined)
-                answers = [] if entry.former is not None else [one for one in kept if isinstance(one, Patched)]
                 kept, carried = _cut(kept, carried, places, entry.is_whole)
-                # In one run `patched` gives one answer, so what it has said behind the cut is still said. An answer has
-                # no place in the order of asks.
-                kept += answers[sum(isinstance(one, Patched) for one in kept) :]
             retrying, is_cut = entry, True
             lives.append((len(kept), entry))
         elif isinstance(entry, Blocked):
