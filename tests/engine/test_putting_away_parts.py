@@ -190,31 +190,6 @@ def test_a_done_callback_can_not_ask_for_a_step_while_its_body_is_put_away(begin
     assert drive.asked == ["double"]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("end", [lambda: double("no number"), lambda: double(1)], ids=["failed", "put away"])
-def test_a_generator_that_the_error_of_a_body_has_kept_asks_for_no_step_when_it_is_freed(begin, end):
-    """A step that a `finally` block called where the worker lets go of the body would be a plain call."""
-
-    @workflow
-    async def body() -> None:
-        def items():
-            try:
-                yield
-            finally:
-                trace()
-
-        held = items()
-        next(held)
-        await end()
-
-    @holdfast.step
-    def trace() -> None:
-        ALERTS.append("executed")
-
-    put_away(begin(body))
-    assert ALERTS == []
-
-
 @pytest.mark.parametrize("draw", [holdfast.uuid4, holdfast.rng])
 def test_finally_can_not_draw_while_its_body_is_put_away(begin, draw):
     @workflow

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from greenlet import greenlet
 
-from holdfast.define import HouseLogger, current_scope
+from holdfast.define import HouseLogger
 from holdfast.errors import Suspended
 
 from .hosts import enter
@@ -53,13 +53,7 @@ def put_away(body: Departing) -> None:
     # Most bodies have ended by themselves, with all of their tasks.
     if body.has_generators or not all(task.done() for task in body.loop.tasks.values()):
         _end_all(body)
-    # What is freed here may be closed by that, such as a generator in a frame that the body's error has kept. It still
-    # finds its own run, and not the host, where a step would be a plain call.
-    host = current_scope.set(body)
-    try:
-        body.forget()
-    finally:
-        current_scope.reset(host)
+    body.forget()
 
 
 def _end_all(body: Departing) -> None:
@@ -107,16 +101,14 @@ def _drive(body: Departing, work: Any, context: contextvars.Context, *, is_new: 
     """Throw Suspended into a coroutine until it has ended; False if it won't."""
     # In a greenlet of its own, so that code which never stops calling can be left behind in it.
     hand = greenlet(_throw)
-    outcome = hand.switch(body, work, context, is_new)
+    outcome = hand.switch(work, context, is_new)
     if outcome is STUBBORN:
         body.runners.kept.append(hand)
         return False
     return outcome is True
 
 
-def _throw(body: Departing, work: Coroutine[Any, Any, Any], context: contextvars.Context, is_new: bool) -> bool:
-    # The frames that have raised are freed here, and with them the generators in their variables.
-    current_scope.set(body)
+def _throw(work: Coroutine[Any, Any, Any], context: contextvars.Context, is_new: bool) -> bool:
     run: Callable[..., object] = context.run
     for _ in range(_PATIENCE):
         try:
