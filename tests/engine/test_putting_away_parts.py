@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import sys
-from collections.abc import AsyncGenerator
 
 import pytest
 
@@ -282,44 +280,3 @@ def test_a_generator_in_a_reference_cycle_never_asks_for_a_step_in_another_run(b
     drive = begin(second, run_id="run-2").finish()
     assert ALERTS == []
     assert drive.asked == ["double"]
-
-
-def test_an_async_generator_begun_while_its_body_is_put_away_is_not_left_to_the_host(begin):
-    told: list[object] = []
-
-    @workflow
-    async def body() -> None:
-        try:
-            await double(1)
-        finally:
-            kept.append(two_items())
-            await anext(kept[0])
-
-    kept: list[AsyncGenerator[int, None]] = []
-    before = sys.get_asyncgen_hooks()
-    sys.set_asyncgen_hooks(told.append, told.append)
-    try:
-        begin(body).execution.put_away()
-        hooks = sys.get_asyncgen_hooks()
-    finally:
-        sys.set_asyncgen_hooks(*before)
-    assert told == []
-    assert hooks == (told.append, told.append)
-
-
-def test_putting_away_ends_although_async_generators_begin_one_another_without_end(begin):
-    async def endless():
-        ALERTS.append("begun")
-        try:
-            yield
-        finally:
-            async for _ in endless():
-                break
-
-    @workflow
-    async def body() -> None:
-        async for _ in endless():
-            await double(1)
-
-    begin(body).execution.put_away()
-    assert 1 < len(ALERTS) < 100

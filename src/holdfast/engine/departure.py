@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextvars
 from asyncio import current_task, events
 from asyncio.tasks import _enter_task, _leave_task
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
 
-from greenlet import greenlet
+from greenlet import getcurrent, greenlet
 
 from holdfast.define import HouseLogger
 from holdfast.errors import Suspended
@@ -58,7 +59,9 @@ def put_away(body: Departing) -> None:
 
 def _end_all(body: Departing) -> None:
     leave = enter(body.loop, events._get_running_loop())
-    body.runners.lend(body)
+    body.runners.pumped = body
+    body.hub = getcurrent()
+    ready: deque[Any] = body.runners.ready
     try:
         for task in reversed(list(body.loop.tasks.values())):
             if not task.done() and not _end(body, task):
@@ -67,14 +70,12 @@ def _end_all(body: Departing) -> None:
                 _log.error("%r: a task of its body would not end when it was put away: %r", body.run, task.get_coro())
             # However the task ended, asyncio is not to report it.
             task._log_destroy_pending = False
-        for _ in range(_PATIENCE):
-            if not body.has_generators:
-                break
-            # Closing one may begin another. Those that are left in the end are forgotten, and never run again.
+        while body.has_generators:
             for generator in body.open_generators():
                 _drive(body, generator.aclose(), body.context.copy(), is_new=True)
     finally:
-        body.runners.take_back(body)
+        ready.clear()
+        body.hub = body.runners.pumped = None
         leave()
 
 

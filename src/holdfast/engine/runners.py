@@ -172,16 +172,6 @@ class Runners:
             self.pumped = pumped.hub = None
             self.ready.clear()
 
-    def lend(self, dying: Pumped) -> None:
-        """A body is put away here, without a pump: until `take_back`, async generators that it begins are its own."""
-        self.pumped, dying.hub = dying, getcurrent()
-        sys.set_asyncgen_hooks(self._begins, self._lost)
-
-    def take_back(self, dying: Pumped) -> None:
-        sys.set_asyncgen_hooks(*self._host_hooks)
-        self.pumped = dying.hub = None
-        self.ready.clear()
-
     def close(self) -> None:
         """End the idle runners. The collector can't see into a greenlet: each would keep itself and everything here
         alive."""
