@@ -269,8 +269,7 @@ class Calls:
         self._awaited_in = None
 
     @property
-    def is_silent(self) -> bool:
-        # While the collector runs, a living body counts as dead, too. A finalizer that logs then belongs to no body.
+    def is_silent(self) -> bool:  # A finalizer that logs while the collector runs belongs to no body.
         return self.is_replaying or (self.is_dead and not self.runners.is_collecting)
 
     def next_number(self) -> int:

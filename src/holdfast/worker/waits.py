@@ -309,8 +309,7 @@ class Waits(Resting):
         results = _results(arrivals)
         change = self.waiting(
             self._clock.now() + pause,
-            # Being blocked is neither a crash nor progress; a step that ended is progress.
-            crashes=0 if results else held.crashes,
+            crashes=0 if results else held.crashes,  # Being blocked is no progress; a step that ended is.
             blocked=self._codec.sealed_text(reason),
             release=True,
         )
